@@ -1,0 +1,92 @@
+# Everything runs in a virtual environment that the first target to need it creates.
+#   make demo       install, build and train on the lazy device, compared with the CPU
+#   make test       GoogleTest and pytest
+#   make smoke      the ten-second subset of pytest, on what is built now
+#   make fmt        format the sources in place
+#   make lint       layering, formatting and Python lint; make tidy adds clang-tidy
+#   make sanitize   GoogleTest under address, undefined-behaviour and thread sanitizers
+#   make clean      remove everything that was built, but not the environment
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+SANITIZERS ?= address undefined thread
+
+BIN := $(VENV)/bin
+CMAKE = $(BIN)/cmake
+CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+CPP_FILES = $(shell find common device lowering backend torch_lazyplug test bench -name '*.cpp' -o -name '*.h')
+
+export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
+export PIP_NO_INPUT = 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test smoke fmt lint tidy sanitize clean build build-tests googletest
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed-examples build
+	$(BIN)/python examples/train_digits.py --device lazy --compare
+
+test: build-tests $(VENV)/installed-test
+	$(BIN)/ctest --test-dir build --output-on-failure
+	$(BIN)/python -m pytest test/python
+
+smoke:
+	$(BIN)/python -m pytest -q -m smoke test/python
+
+fmt: $(VENV)/installed-lint
+	$(BIN)/clang-format -i $(CPP_FILES)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lint: $(VENV)/installed-lint
+	$(BIN)/python tools/check_includes.py
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# GCC's precompiled headers mean nothing to clang, so the compile commands come from a build without.
+tidy: $(VENV)/build-tools
+	$(CONFIGURE) -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+	clang-tidy -p build-tidy --quiet $(filter-out test/%,$(filter %.cpp,$(CPP_FILES)))
+
+sanitize: $(addprefix sanitize-,$(SANITIZERS))
+
+sanitize-%: $(VENV)/build-tools googletest
+	$(CONFIGURE) -B build-$* -DLAZYPLUG_BUILD_TESTS=ON -DLAZYPLUG_SANITIZE=$*
+	$(CMAKE) --build build-$*
+	TSAN_OPTIONS="suppressions=$(CURDIR)/tools/tsan.supp" $(BIN)/ctest --test-dir build-$* --output-on-failure
+
+clean:
+	rm -rf build build-* dist *.egg-info $(VENV)/installed-*
+	rm -f torch_lazyplug/*.so torch_lazyplug/_build_info.py
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+build: $(VENV)/build-tools
+	$(CONFIGURE) -B build
+	$(CMAKE) --build build
+
+build-tests: $(VENV)/build-tools googletest
+	$(CONFIGURE) -B build -DLAZYPLUG_BUILD_TESTS=ON
+	$(CMAKE) --build build
+
+googletest:
+	tools/install_googletest.sh
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+# PyTorch and the build tools, as [build-system] in pyproject.toml requires them.
+$(VENV)/build-tools: pyproject.toml | $(BIN)/python
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" > $@.txt
+	$(BIN)/pip install -r $@.txt
+	touch $@
+
+$(VENV)/installed-lint: pyproject.toml | $(BIN)/python
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['lint'], sep='\n')" > $@.txt
+	$(BIN)/pip install -r $@.txt
+	touch $@
+
+# installed-<extra>: the package, editable, with the dependencies of that extra.
+$(VENV)/installed-%: setup.py pyproject.toml $(VENV)/build-tools
+	$(BIN)/pip install --no-build-isolation -e '.[$*]'
+	touch $@

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+// The step interface, as the Python bindings see it. Device names are "lazy" or
+// "lazy:<index>"; an empty name is the current device.
+namespace lazyplug {
+
+// Runs what is pending on `device`, or on each of `devices`. With `wait`, raises
+// the first error that nobody has seen.
+void mark_step(const std::string& device, const std::vector<std::string>& devices, bool wait);
+
+// Waits for the devices (all, if none is named), and raises the first error that
+// nobody has seen.
+void wait_device_ops(const std::vector<std::string>& devices);
+
+// Makes the tensors available, and the devices idle. Raises RuntimeError for a
+// tensor that is not lazy, and the error of one that failed.
+void sync_multi(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<std::string>& devices,
+    bool wait,
+    bool sync_ltc_data);
+
+// A number that identifies the contents' owner: tensors that share a storage
+// share it.
+int64_t tensor_id(const at::Tensor& tensor);
+
+// The pending program that computes the tensors, as text.
+std::string tensors_text(const std::vector<at::Tensor>& tensors);
+
+// IR nodes that are pending, on all devices.
+int64_t live_nodes();
+
+// Makes a lazy tensor or storage available. Does nothing for any other.
+void materialize(const at::Tensor& tensor);
+void materialize(const c10::Storage& storage);
+
+} // namespace lazyplug

@@ -1,0 +1,262 @@
+#include "backend/call.h"
+
+#include "device/runtime.h"
+
+namespace lazyplug {
+namespace {
+
+class CallReader {
+ public:
+  explicit CallReader(const OpInfo& op) {
+    call_.op = &op;
+    call_.key = hash_combine(call_.key, reinterpret_cast<uintptr_t>(&op));
+    // Factories and promotions depend on it.
+    add_word(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
+  }
+
+  Call read(const c10::Stack& stack) && {
+    const OpInfo& op = *call_.op;
+    const auto arguments = torch::jit::last(stack, op.num_args());
+    const bool hidden_writes =
+        op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const bool written =
+          op.args()[i].written || (hidden_writes && op.hidden_write(i));
+      read_argument(op.args()[i].kind, arguments[i], written);
+    }
+    check_cpu_tensors();
+    return std::move(call_);
+  }
+
+ private:
+  void add_word(uint64_t word) {
+    call_.key = hash_combine(call_.key, word);
+  }
+
+  void read_argument(ArgKind kind, const c10::IValue& value, bool written) {
+    switch (kind) {
+      case ArgKind::kTensor:
+        read_optional_tensor(value, written);
+        break;
+      case ArgKind::kTensorList:
+        read_tensor_list(value, written);
+        break;
+      case ArgKind::kScalar:
+        read_scalar(value);
+        break;
+      case ArgKind::kGenerator:
+        read_generator(value);
+        break;
+      case ArgKind::kDevice:
+        read_device(value);
+        break;
+      case ArgKind::kConstant:
+        read_constant(value);
+        break;
+    }
+  }
+
+  void read_optional_tensor(const c10::IValue& value, bool written) {
+    if (value.isTensor()) {
+      read_tensor(*value.unsafeToTensorImpl(), written);
+    } else {
+      add_undefined();
+    }
+  }
+
+  void read_tensor_list(const c10::IValue& value, bool written) {
+    if (value.isNone()) {
+      add_word(kNoneTag);
+      return;
+    }
+    const auto elements = value.toListRef();
+    add_word(elements.size());
+    for (const c10::IValue& element : elements) {
+      read_optional_tensor(element, written);
+    }
+  }
+
+  void add_undefined() {
+    add_word(kNoneTag);
+    call_.tensors.push_back({});
+  }
+
+  void read_tensor(const c10::TensorImpl& tensor, bool written) {
+    if (&tensor == c10::UndefinedTensorImpl::singleton()) {
+      add_undefined();
+      return;
+    }
+    if (const char* obstacle = find_obstacle(tensor)) {
+      call_.obstacle = obstacle;
+      return;
+    }
+    if (auto* storage = LazyStorageImpl::of(&tensor)) {
+      read_device_index(tensor.device());
+      add_geometry(tensor, /*on_cpu=*/false);
+      if (call_.op->writes()) {
+        add_aliasing(*storage, tensor);
+      }
+    } else {
+      TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
+      foreign_dims_ |= tensor.dim() > 0;
+      foreign_written_ |= written;
+      add_geometry(tensor, /*on_cpu=*/true);
+    }
+    call_.tensors.push_back({&tensor, written});
+    call_.any_written |= written;
+  }
+
+  static const char* find_obstacle(const c10::TensorImpl& tensor) {
+    if (tensor.layout() != c10::kStrided || tensor.is_quantized()) {
+      return "a tensor that is not strided";
+    }
+    if (tensor.has_symbolic_sizes_strides() || tensor.key_set().has(c10::DispatchKey::Python)) {
+      return "a tensor subclass or symbolic sizes";
+    }
+    if (tensor.is_cpu()) {
+      return tensor.is_conj() || tensor.is_neg() ? "a CPU tensor with lazy bits" : nullptr;
+    }
+    if (!LazyStorageImpl::of(&tensor)) {
+      return "a tensor of another device, or without a storage";
+    }
+    return nullptr;
+  }
+
+  void read_device_index(c10::Device device) {
+    TORCH_CHECK(
+        call_.device < 0 || call_.device == device.index(),
+        "Expected all tensors to be on the same device, but found at least two devices, ",
+        c10::Device(kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)), " and ",
+        device, "!");
+    call_.device = device.index();
+  }
+
+  void add_geometry(const c10::TensorImpl& tensor, bool on_cpu) {
+    const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+    add_word(
+        static_cast<uint64_t>(dtype) | uint64_t{tensor.is_conj()} << 8 |
+        uint64_t{tensor.is_neg()} << 9 | uint64_t{tensor.is_wrapped_number()} << 10 |
+        uint64_t{on_cpu} << 11 | static_cast<uint64_t>(tensor.dim()) << 16);
+    for (int64_t size : tensor.sizes()) {
+      add_word(static_cast<uint64_t>(size));
+    }
+    for (int64_t stride : tensor.strides()) {
+      add_word(static_cast<uint64_t>(stride));
+    }
+  }
+
+  // Kernels that write check whether their arguments overlap.
+  void add_aliasing(const LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+    uint64_t first = call_.tensors.size();
+    for (size_t i = 0; i < call_.tensors.size(); ++i) {
+      const auto* other = call_.tensors[i].tensor;
+      if (other && LazyStorageImpl::of(other) == &storage) {
+        first = i;
+        break;
+      }
+    }
+    add_word(first);
+    add_word(static_cast<uint64_t>(tensor.storage_offset()));
+  }
+
+  void read_scalar(const c10::IValue& value) {
+    if (value.isNone()) {
+      add_word(kNoneTag);
+      return;
+    }
+    if (value.isSymInt() || value.isSymFloat() || value.isSymBool()) {
+      call_.obstacle = "a symbolic number";
+      return;
+    }
+    add_word(
+        value.isDouble()    ? 1
+            : value.isInt() ? 2
+            : value.isBool() ? 3
+                             : 4);
+    call_.scalars.push_back(value);
+  }
+
+  // The seed is drawn when the call is recorded: it is no part of the key.
+  void read_generator(const c10::IValue& value) {
+    if (call_.op->random()) {
+      call_.seed_scalar = static_cast<int>(call_.scalars.size());
+      call_.scalars.emplace_back(int64_t{0});
+      call_.generator = value.toOptional<at::Generator>();
+    }
+  }
+
+  void read_device(const c10::IValue& value) {
+    if (value.isNone()) {
+      add_word(kNoneTag);
+      return;
+    }
+    const c10::Device device = value.toDevice();
+    add_word(static_cast<uint64_t>(device.type()));
+    if (device.type() == kLazyDevice && call_.device < 0) {
+      call_.device = device.has_index() ? device.index() : current_device();
+    }
+    if (device.type() != kLazyDevice) {
+      call_.obstacle = "a result on another device";
+    }
+  }
+
+  void read_constant(const c10::IValue& value) {
+    if (value.isNone()) {
+      add_word(kNoneTag);
+    } else if (value.isInt()) {
+      add_word(static_cast<uint64_t>(value.toInt()));
+    } else if (value.isBool()) {
+      add_word(value.toBool());
+    } else if (value.isDouble()) {
+      call_.key = hash_bytes(&value.payload, sizeof(double), call_.key);
+    } else if (value.isComplexDouble()) {
+      const auto number = value.toComplexDouble();
+      call_.key = hash_bytes(&number, sizeof(number), call_.key);
+    } else if (value.isString()) {
+      call_.key = hash_bytes(value.toStringView(), call_.key);
+    } else if (value.isList()) {
+      read_constant_list(value);
+    } else {
+      call_.obstacle = "a symbolic or opaque argument";
+    }
+  }
+
+  void read_constant_list(const c10::IValue& value) {
+    const auto elements = value.toListRef();
+    add_word(elements.size());
+    for (const c10::IValue& element : elements) {
+      read_constant(element);
+    }
+  }
+
+  // Tensors of other devices: a 0-dim CPU tensor goes with any device, as long
+  // as it is only read.
+  void check_cpu_tensors() {
+    TORCH_CHECK(
+        !call_.any_written || !foreign_written_ || call_.device < 0,
+        "Expected all tensors to be on the same device, but found at least two devices, ",
+        "cpu and ", device_name(), "!");
+    TORCH_CHECK(
+        !foreign_dims_ || call_.device < 0,
+        "Expected all tensors to be on the same device, but found at least two devices, ",
+        device_name(), " and cpu!");
+  }
+
+  c10::Device device_name() const {
+    return {kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)};
+  }
+
+  static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
+
+  Call call_;
+  bool foreign_dims_ = false;
+  bool foreign_written_ = false;
+};
+
+} // namespace
+
+Call read_call(const OpInfo& op, const c10::Stack& stack) {
+  return CallReader(op).read(stack);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <optional>
+
+#include "backend/device_context.h"
+#include "lowering/op_info.h"
+
+namespace lazyplug {
+
+// A call's arguments, read from the stack once: its key, its tensors and its
+// scalars.
+struct Call {
+  const OpInfo* op = nullptr;
+  Hash128 key; // op, constants, and the geometries of the tensors
+  c10::SmallVector<TensorArg, 8> tensors;
+  c10::SmallVector<c10::IValue, 4> scalars;
+  // Which scalar is the seed that the call's generator is to supply, or -1.
+  int seed_scalar = -1;
+  std::optional<at::Generator> generator;
+  // The device of the lazy tensors or of the device argument; -1 if neither.
+  int device = -1;
+  bool any_written = false;
+  // Why the call cannot be traced, or null.
+  const char* obstacle = nullptr;
+};
+
+// Reads the arguments on top of `stack`. Raises what eager raises when tensors
+// are on different devices.
+Call read_call(const OpInfo& op, const c10::Stack& stack);
+
+} // namespace lazyplug

@@ -1,0 +1,462 @@
+#include "backend/device_context.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/computation_cache.h"
+#include "backend/signature_cache.h"
+#include "backend/source_location.h"
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/event.h"
+#include "device/fork.h"
+#include "device/runtime.h"
+#include "lowering/dump.h"
+#include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+// The layout by which a whole storage enters a trace: that of the tensor which
+// reads it, if it covers the storage, else a flat one.
+Geometry storage_layout(const LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+  const size_t nbytes = storage.nbytes();
+  const size_t itemsize = c10::elementSize(dtype);
+  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
+      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
+    Geometry layout = Geometry::of(tensor);
+    layout.conj = layout.neg = layout.wrapped_number = false;
+    return layout;
+  }
+  const bool divisible = nbytes % itemsize == 0;
+  return Geometry::contiguous(
+      divisible ? dtype : c10::ScalarType::Byte,
+      {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
+}
+
+c10::Storage allocate(size_t nbytes) {
+  return c10::Storage(
+      c10::Storage::use_byte_size_t(),
+      static_cast<int64_t>(nbytes),
+      c10::GetCPUAllocator(),
+      /*resizable=*/true);
+}
+
+c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
+  c10::raw::weak_intrusive_ptr::incref(&storage);
+  return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
+}
+
+at::Tensor make_lazy_tensor(
+    c10::intrusive_ptr<LazyStorageImpl> storage,
+    const Geometry& layout) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(layout.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides);
+  return tensor;
+}
+
+} // namespace
+
+struct DeviceContexts {
+  // Never destroyed: tensors may outlive static destruction.
+  static DeviceContexts& get() {
+    static auto* contexts = new DeviceContexts();
+    return *contexts;
+  }
+
+  DeviceContexts() {
+    for (c10::DeviceIndex i = 0; i < device_count(); ++i) {
+      contexts.emplace_back(new DeviceContext(i));
+    }
+  }
+
+  std::vector<std::unique_ptr<DeviceContext>> contexts;
+};
+
+DeviceContext& DeviceContext::get(c10::DeviceIndex index) {
+  auto& contexts = DeviceContexts::get().contexts;
+  return *contexts[resolve_device_index(index)];
+}
+
+// ---- recording ----
+
+std::vector<at::Tensor> DeviceContext::record(
+    const SignaturePtr& signature,
+    c10::ArrayRef<TensorArg> args,
+    c10::ArrayRef<c10::IValue> scalars) {
+  static Counter& recorded = counter("NodesRecorded");
+  const char* location = config().debug.get() ? current_location() : nullptr;
+  ensure_initialized();
+  Lock lock(mutex_);
+  wait_until_readable(args, lock);
+  c10::SmallVector<Operand, 8> operands;
+  c10::SmallVector<LazyStorageImpl*, 4> written;
+  for (const TensorArg& arg : args) {
+    operands.push_back(read(arg));
+    if (arg.tensor && arg.written) {
+      auto* storage = LazyStorageImpl::of(arg.tensor);
+      if (std::find(written.begin(), written.end(), storage) == written.end()) {
+        written.push_back(storage);
+      }
+    }
+  }
+  const NodeId node = trace_.add_call(
+      signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
+  recorded.add();
+  ++recorded_;
+  uint32_t output = static_cast<uint32_t>(signature->outputs.size());
+  for (LazyStorageImpl* storage : written) {
+    make_pending(*storage, {node, output++}, storage->layout_);
+  }
+  auto outputs = make_outputs(node, signature);
+  cut_policy_.note(signature->hash.lo);
+  const bool full =
+      cut_policy_.should_cut(
+          static_cast<int64_t>(trace_.size()),
+          config().min_cut_nodes.get(),
+          config().max_pending_nodes.get()) ||
+      trace_.pending_bytes() > static_cast<size_t>(config().max_pending_bytes.get());
+  lock.unlock();
+  if (config().launch_blocking.get()) {
+    synchronize();
+  } else if (full) {
+    flush();
+  }
+  return outputs;
+}
+
+void DeviceContext::wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock) {
+  for (size_t i = 0; i < args.size();) {
+    auto* storage = args[i].tensor ? LazyStorageImpl::of(args[i].tensor) : nullptr;
+    if (storage && storage->state_ == LazyStorageImpl::State::kRunning) {
+      wait_for_run(lock);
+      i = 0; // the lock was free for a moment: look at all of them again
+      continue;
+    }
+    if (storage && storage->state_ == LazyStorageImpl::State::kFailed) {
+      std::rethrow_exception(storage->error_);
+    }
+    ++i;
+  }
+}
+
+void DeviceContext::wait_for_run(Lock& lock) {
+  lock.unlock();
+  { const std::lock_guard<std::mutex> run_lock(run_mutex_); }
+  lock.lock();
+}
+
+Operand DeviceContext::read(const TensorArg& arg) {
+  if (!arg.tensor) {
+    return {};
+  }
+  auto* storage = LazyStorageImpl::of(arg.tensor);
+  if (!storage) {
+    return read_cpu_scalar(*arg.tensor);
+  }
+  if (!storage->in_trace(epoch_)) {
+    enter_trace(*storage, *arg.tensor);
+  }
+  if (storage->layout_->matches(*arg.tensor)) {
+    return {storage->value_, nullptr};
+  }
+  return {storage->value_, trace_.own(Geometry::of(*arg.tensor))};
+}
+
+Operand DeviceContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
+  // A copy, because the tensor may change before the trace runs.
+  Geometry layout = Geometry::contiguous(c10::typeMetaToScalarType(tensor.dtype()), {});
+  layout.wrapped_number = tensor.is_wrapped_number();
+  c10::Storage memory = allocate(layout.itemsize());
+  std::memcpy(memory.mutable_data(), tensor.data(), layout.itemsize());
+  at::Tensor data = make_cpu_tensor(std::move(memory), layout);
+  return {trace_.add_device_data(std::move(data), std::move(layout)), nullptr};
+}
+
+void DeviceContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  Geometry layout = storage_layout(storage, tensor);
+  if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
+    const Value value = trace_.add_empty(std::move(layout));
+    make_pending(storage, value, &trace_.layout(value));
+    return;
+  }
+  at::Tensor data = make_cpu_tensor(storage.memory_, layout);
+  storage.value_ = trace_.add_device_data(std::move(data), std::move(layout));
+  storage.layout_ = &trace_.layout(storage.value_);
+  storage.epoch_ = epoch_;
+}
+
+void DeviceContext::make_pending(
+    LazyStorageImpl& storage,
+    Value value,
+    const Geometry* layout) {
+  storage.set_pending(value, layout);
+  storage.epoch_ = epoch_;
+  if (storage.slot_ == LazyStorageImpl::kNoSlot) {
+    storage.slot_ = static_cast<uint32_t>(pending_.size());
+    pending_.push_back(weak_reference(storage));
+  }
+}
+
+std::vector<at::Tensor> DeviceContext::make_outputs(
+    NodeId node,
+    const SignaturePtr& signature) {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(signature->outputs.size());
+  const c10::Device device(kLazyDevice, index_);
+  for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
+    auto storage = c10::make_intrusive<LazyStorageImpl>(
+        signature->output_bytes[i], device, /*resizable=*/true);
+    make_pending(*storage, {node, i}, &signature->outputs[i]);
+    outputs.push_back(make_lazy_tensor(std::move(storage), signature->outputs[i]));
+  }
+  return outputs;
+}
+
+// ---- storages ----
+
+void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
+  const Lock lock(mutex_);
+  drop_slot(storage);
+  storage.epoch_ = 0;
+  storage.set_available(std::move(memory));
+}
+
+c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
+  ensure_initialized();
+  DeviceContext& context = storage.context();
+  Lock lock(context.mutex_);
+  while (true) {
+    switch (storage.state_) {
+      case LazyStorageImpl::State::kAvailable:
+        return storage.memory_;
+      case LazyStorageImpl::State::kUnallocated:
+        storage.set_available(allocate(storage.nbytes()));
+        return storage.memory_;
+      case LazyStorageImpl::State::kFailed:
+        if (context.first_error_ == storage.error_) {
+          context.first_error_ = nullptr; // seen
+        }
+        std::rethrow_exception(storage.error_);
+      case LazyStorageImpl::State::kPending:
+        lock.unlock();
+        context.flush();
+        lock.lock();
+        break;
+      case LazyStorageImpl::State::kRunning:
+        context.wait_for_run(lock);
+        break;
+    }
+  }
+}
+
+c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
+  DeviceContext& context = storage.context();
+  while (true) {
+    c10::Storage memory = materialize(storage);
+    {
+      const Lock lock(context.mutex_);
+      const bool available = storage.state_ == LazyStorageImpl::State::kAvailable;
+      if (available && !storage.in_trace(context.epoch_)) {
+        return memory;
+      }
+    }
+    memory = c10::Storage();
+    context.flush();
+  }
+}
+
+void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  DeviceContext& context = storage.context();
+  {
+    const Lock lock(context.mutex_);
+    if (storage.state_ == LazyStorageImpl::State::kUnallocated || storage.nbytes() == 0) {
+      context.drop_slot(storage);
+      storage.set_unallocated(nbytes);
+      return;
+    }
+  }
+  const c10::Storage old_memory = materialize_for_write(storage);
+  const size_t kept = std::min(nbytes, storage.nbytes());
+  c10::Storage memory = allocate(nbytes);
+  std::copy_n(
+      static_cast<const char*>(old_memory.data()),
+      kept,
+      static_cast<char*>(memory.mutable_data()));
+  refresh(storage, memory);
+}
+
+void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory) {
+  const Lock lock(storage.context().mutex_);
+  storage.set_nbytes(memory.nbytes());
+  storage.set_available(memory);
+}
+
+void DeviceContext::forget(LazyStorageImpl& storage) {
+  if (storage.slot_ != LazyStorageImpl::kNoSlot) {
+    const Lock lock(mutex_);
+    drop_slot(storage);
+  }
+}
+
+void DeviceContext::drop_slot(LazyStorageImpl& storage) {
+  if (storage.slot_ != LazyStorageImpl::kNoSlot) {
+    pending_[storage.slot_].reset();
+    storage.slot_ = LazyStorageImpl::kNoSlot;
+  }
+}
+
+// ---- running ----
+
+void DeviceContext::flush() {
+  ensure_initialized();
+  const std::lock_guard<std::mutex> run_lock(run_mutex_);
+  Job job;
+  {
+    const Lock lock(mutex_);
+    job = take_job();
+  }
+  const uint64_t end = job.end;
+  if (!job.trace.empty()) {
+    run(std::move(job));
+  }
+  completed_ = end;
+  stamp_reached_events(index_);
+}
+
+void DeviceContext::synchronize() {
+  flush();
+  std::exception_ptr error;
+  {
+    const Lock lock(mutex_);
+    std::swap(error, first_error_);
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+DeviceContext::Job DeviceContext::take_job() {
+  Job job;
+  for (auto& weak : pending_) {
+    auto* raw = weak._unsafe_get_target();
+    if (!raw) {
+      continue; // died
+    }
+    raw->slot_ = LazyStorageImpl::kNoSlot;
+    if (auto storage = weak.lock()) {
+      storage->state_ = LazyStorageImpl::State::kRunning;
+      job.roots.push_back(storage->value_);
+      job.layouts.push_back(storage->layout_);
+      job.storages.push_back(std::move(storage));
+    }
+  }
+  pending_.clear();
+  job.end = recorded_;
+  job.trace = std::exchange(trace_, Trace());
+  ++epoch_;
+  return job;
+}
+
+void DeviceContext::run(Job job) {
+  static Counter& flushes = counter("Flush");
+  static Counter& executed = counter("NodesExecuted");
+  static Timer& time = timer("ExecuteTime");
+  flushes.add();
+  executed.add(static_cast<int64_t>(job.trace.size()));
+  std::vector<ComputationOutput> outputs;
+  try {
+    const auto computation = find_or_compile(job.trace, job.roots);
+    const TimerScope scope(time);
+    outputs = computation->run(
+        {std::move(job.trace.leaves()), std::move(job.trace.all_scalars())});
+  } catch (...) {
+    fail(job, std::current_exception());
+    return;
+  }
+  const ExecutionGuard guard;
+  deliver(job, std::move(outputs));
+}
+
+void DeviceContext::deliver(Job& job, std::vector<ComputationOutput> outputs) {
+  std::vector<c10::Storage> memory(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].error) {
+      try {
+        memory[i] = result_memory(job, i, std::move(outputs[i].tensor));
+      } catch (...) {
+        outputs[i].error = std::current_exception();
+      }
+    }
+  }
+  const Lock lock(mutex_);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].error) {
+      job.storages[i]->set_failed(outputs[i].error);
+      first_error_ = first_error_ ? first_error_ : outputs[i].error;
+    } else {
+      job.storages[i]->set_available(std::move(memory[i]));
+    }
+  }
+}
+
+c10::Storage DeviceContext::result_memory(Job& job, size_t root, at::Tensor result) {
+  const Value value = job.roots[root];
+  const Node& node = job.trace.node(value.node);
+  const Geometry& layout = *job.layouts[root];
+  if (node.kind == NodeKind::kCall && value.output < node.signature->outputs.size() &&
+      result.strides() != c10::IntArrayRef(layout.strides)) {
+    learn_strides(*node.signature, value.output, result.strides());
+  }
+  result = ensure_layout(result, layout);
+  c10::Storage memory = result.storage();
+  result.reset();
+  // Two storages never share memory: a kernel may have returned its input.
+  if (memory.use_count() > 1 && memory.nbytes() > 0) {
+    static Counter& copies = counter("AliasedResultCopied");
+    copies.add();
+    c10::Storage copy = allocate(memory.nbytes());
+    std::copy_n(
+        static_cast<const char*>(memory.data()),
+        memory.nbytes(),
+        static_cast<char*>(copy.mutable_data()));
+    return copy;
+  }
+  return memory;
+}
+
+void DeviceContext::fail(Job& job, const std::exception_ptr& error) {
+  const Lock lock(mutex_);
+  first_error_ = first_error_ ? first_error_ : error;
+  for (auto& storage : job.storages) {
+    storage->set_failed(error);
+  }
+}
+
+// ---- introspection ----
+
+std::string DeviceContext::text(c10::ArrayRef<LazyStorageImpl*> storages) {
+  const Lock lock(mutex_);
+  std::vector<Value> roots;
+  for (LazyStorageImpl* storage : storages) {
+    if (storage->in_trace(epoch_)) {
+      roots.push_back(storage->value_);
+    }
+  }
+  return to_text(trace_, roots);
+}
+
+size_t DeviceContext::pending_nodes() {
+  const Lock lock(mutex_);
+  return trace_.size();
+}
+
+} // namespace lazyplug

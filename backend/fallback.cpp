@@ -1,0 +1,237 @@
+#include "backend/fallback.h"
+
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "backend/device_context.h"
+#include "backend/source_location.h"
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/generator.h"
+#include "device/runtime.h"
+#include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(geometry.dtype));
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
+  if (geometry.conj) {
+    impl->_set_conj(true);
+  }
+  if (geometry.neg) {
+    impl->_set_neg(true);
+  }
+  return tensor;
+}
+
+// One run of an op on the CPU: lazy arguments in, lazy results out.
+class CpuCall {
+ public:
+  CpuCall(const OpInfo& op, c10::Stack* stack) : op_(op), stack_(stack) {}
+
+  void run() {
+    const size_t first = stack_->size() - op_.num_args();
+    device_ = find_device();
+    for (size_t i = 0; i < op_.num_args(); ++i) {
+      auto& argument = (*stack_)[first + i];
+      const bool written = op_.args()[i].written || op_.hidden_write(i);
+      argument = to_cpu(op_.args()[i].kind, argument, written);
+    }
+    {
+      const ExecutionGuard guard;
+      op_.handle().callBoxed(stack_);
+    }
+    for (const auto& [lazy, cpu] : written_) {
+      copy_metadata_back(lazy, cpu);
+    }
+    for (auto& result : torch::jit::last(*stack_, op_.num_returns())) {
+      const_cast<c10::IValue&>(result) = to_lazy(result);
+    }
+  }
+
+ private:
+  c10::DeviceIndex find_device() const {
+    for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
+      if (value.isTensor() && value.toTensor().defined() &&
+          value.toTensor().device().type() == kLazyDevice) {
+        return value.toTensor().device().index();
+      }
+      if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) {
+          if (is_lazy(tensor)) {
+            return tensor.device().index();
+          }
+        }
+      }
+      if (value.isDevice() && value.toDevice().type() == kLazyDevice) {
+        return resolve_device_index(value.toDevice().index());
+      }
+    }
+    return current_device();
+  }
+
+  c10::IValue to_cpu(ArgKind kind, const c10::IValue& value, bool written) {
+    if (value.isTensor()) {
+      return tensor_to_cpu(value.toTensor(), written);
+    }
+    if (kind == ArgKind::kTensorList && value.isList()) {
+      return list_to_cpu(value, written);
+    }
+    if (value.isDevice() && value.toDevice().type() == kLazyDevice) {
+      return c10::Device(c10::kCPU);
+    }
+    if (kind == ArgKind::kGenerator && op_.random()) {
+      return seeded_generator(static_cast<int64_t>(
+          next_random_ticket(value.toOptional<at::Generator>(), device_)));
+    }
+    return value;
+  }
+
+  c10::IValue list_to_cpu(const c10::IValue& value, bool written) {
+    c10::impl::GenericList list(value.toList().elementType());
+    for (const c10::IValue& element : value.toListRef()) {
+      list.push_back(to_cpu(ArgKind::kTensor, element, written));
+    }
+    return list;
+  }
+
+  at::Tensor tensor_to_cpu(const at::Tensor& tensor, bool for_write) {
+    if (!tensor.defined() || tensor.device().type() != kLazyDevice) {
+      return tensor;
+    }
+    at::Tensor cpu = cpu_alias(tensor, for_write);
+    if (for_write) {
+      written_.emplace_back(tensor, cpu);
+    }
+    lazy_storages_.emplace(cpu.storage().unsafeGetStorageImpl(), tensor.storage());
+    lazy_tensors_.emplace(cpu.unsafeGetTensorImpl(), tensor);
+    return cpu;
+  }
+
+  // The op may have resized a tensor, or its storage, or given it another one.
+  void copy_metadata_back(const at::Tensor& lazy, const at::Tensor& cpu) {
+    c10::Storage storage = lazy_storage(cpu);
+    if (storage.data() != cpu.storage().data()) {
+      DeviceContext::refresh(
+          *static_cast<LazyStorageImpl*>(storage.unsafeGetStorageImpl()), cpu.storage());
+    }
+    auto* tensor = lazy.unsafeGetTensorImpl();
+    if (!lazy.storage().is_alias_of(storage)) {
+      tensor->set_storage_keep_dtype(std::move(storage));
+    }
+    if (!Geometry::of(*cpu.unsafeGetTensorImpl()).matches(*tensor)) {
+      tensor->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+    }
+  }
+
+  c10::IValue to_lazy(const c10::IValue& value) {
+    if (value.isTensor()) {
+      return tensor_to_lazy(value.toTensor());
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        list.push_back(tensor_to_lazy(tensor));
+      }
+      return list;
+    }
+    return value;
+  }
+
+  at::Tensor tensor_to_lazy(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != c10::kStrided) {
+      return tensor;
+    }
+    const auto found = lazy_tensors_.find(tensor.unsafeGetTensorImpl());
+    if (found != lazy_tensors_.end()) {
+      return found->second;
+    }
+    return make_lazy_tensor(lazy_storage(tensor), Geometry::of(*tensor.unsafeGetTensorImpl()));
+  }
+
+  // The lazy storage that stands for a CPU tensor's: an argument's, or a new one.
+  c10::Storage lazy_storage(const at::Tensor& cpu) {
+    auto* key = cpu.storage().unsafeGetStorageImpl();
+    const auto found = lazy_storages_.find(key);
+    if (found != lazy_storages_.end()) {
+      return found->second;
+    }
+    auto storage = c10::make_intrusive<LazyStorageImpl>(
+        cpu.storage().nbytes(), c10::Device(kLazyDevice, device_), /*resizable=*/true);
+    storage->context().adopt(*storage, cpu.storage());
+    return lazy_storages_.emplace(key, c10::Storage(std::move(storage))).first->second;
+  }
+
+  const OpInfo& op_;
+  c10::Stack* stack_;
+  c10::DeviceIndex device_ = 0;
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
+  std::unordered_map<c10::StorageImpl*, c10::Storage> lazy_storages_; // by CPU storage
+  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_; // by CPU tensor
+};
+
+bool first_time(const OpInfo& op) {
+  static std::mutex mutex;
+  static auto* warned = new std::unordered_set<const OpInfo*>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  return warned->insert(&op).second;
+}
+
+void warn(const OpInfo& op, const char* reason) {
+  if (config().fallback.get() != "warn" || !first_time(op)) {
+    return;
+  }
+  const char* location = current_location();
+  TORCH_WARN(
+      op.name(), " runs on the CPU at once instead of being recorded: ", reason,
+      location ? std::string(" (at ") + location + ")" : "");
+}
+
+void refuse(const OpInfo& op, const char* reason) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      config().fallback.get() != "error",
+      op.name(), " cannot be recorded: ", reason,
+      ". It would run on the CPU, which the setting fallback=error forbids.");
+}
+
+} // namespace
+
+void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
+  static Counter& total = counter("FallbackTotal");
+  const bool forced = std::string_view(reason) == "forced";
+  if (!forced) {
+    refuse(op, reason);
+  }
+  CpuCall(op, stack).run();
+  total.add();
+  counter(op.base_name()).add();
+  if (!forced) {
+    warn(op, reason);
+  }
+}
+
+at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
+  auto* storage = LazyStorageImpl::of(tensor);
+  TORCH_CHECK(storage, "expected a lazy tensor with a storage, got one on ", tensor.device());
+  c10::Storage memory = for_write ? DeviceContext::materialize_for_write(*storage)
+                                  : DeviceContext::materialize(*storage);
+  return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
+at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
+  auto storage = c10::make_intrusive<LazyStorageImpl>(
+      tensor.storage().nbytes(), c10::Device(kLazyDevice, device), /*resizable=*/true);
+  storage->context().adopt(*storage, tensor.storage());
+  return make_lazy_tensor(
+      c10::Storage(std::move(storage)), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
+} // namespace lazyplug

@@ -1,0 +1,97 @@
+#include "backend/force_fallback.h"
+
+#include <fnmatch.h>
+
+#include <atomic>
+#include <mutex>
+#include <sstream>
+
+#include "common/config.h"
+
+namespace lazyplug {
+namespace {
+
+using Patterns = std::vector<std::string>;
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return pattern == "all" || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+bool matches_any_op(const std::string& pattern) {
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (matches(pattern, name.name) || matches(pattern, c10::toString(name))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string strip(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t");
+  const auto last = text.find_last_not_of(" \t");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+Patterns parse(const std::string& list) {
+  Patterns patterns;
+  std::istringstream stream(list);
+  for (std::string item; std::getline(stream, item, ',');) {
+    item = strip(item);
+    if (item.empty()) {
+      continue;
+    }
+    if (!matches_any_op(item)) {
+      TORCH_WARN("force_fallback: no operator is called '", item, "'");
+    }
+    patterns.push_back(std::move(item));
+  }
+  return patterns;
+}
+
+// The flag, parsed anew whenever it has changed.
+class ForcedOps {
+ public:
+  static ForcedOps& get() {
+    static auto* ops = new ForcedOps();
+    return *ops;
+  }
+
+  bool contains(const OpInfo& op) {
+    if (config().force_fallback.version() != version_.load(std::memory_order_acquire)) {
+      reload();
+    }
+    if (empty_.load(std::memory_order_relaxed)) {
+      return false;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::string& pattern : patterns_) {
+      if (matches(pattern, op.name()) || matches(pattern, op.base_name())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  void reload() {
+    const auto version = config().force_fallback.version();
+    Patterns patterns = parse(config().force_fallback.get());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    patterns_ = std::move(patterns);
+    empty_ = patterns_.empty();
+    version_.store(version, std::memory_order_release);
+  }
+
+  std::mutex mutex_; // guards patterns_
+  Patterns patterns_;
+  std::atomic<bool> empty_{true};
+  std::atomic<uint64_t> version_{static_cast<uint64_t>(-1)};
+};
+
+} // namespace
+
+bool is_fallback_forced(const OpInfo& op) {
+  return ForcedOps::get().contains(op);
+}
+
+} // namespace lazyplug

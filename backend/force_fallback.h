@@ -1,0 +1,12 @@
+#pragma once
+
+#include "lowering/op_info.h"
+
+namespace lazyplug {
+
+// True if the flag `force_fallback` selects the op: by its name with or without
+// overload ("aten::add.Tensor", "aten::add"), by a glob ("aten::conv*"), or by
+// "all". Takes effect for ops recorded after the flag was set.
+bool is_fallback_forced(const OpInfo& op);
+
+} // namespace lazyplug

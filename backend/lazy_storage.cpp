@@ -1,0 +1,118 @@
+#include "backend/lazy_storage.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include "backend/device_context.h"
+#include "device/runtime.h"
+
+namespace lazyplug {
+namespace {
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void materialize_on_access(c10::StorageImpl* storage) {
+  DeviceContext::materialize(*static_cast<LazyStorageImpl*>(storage));
+}
+
+c10::intrusive_ptr<c10::StorageImpl> create_storage(
+    c10::StorageImpl::use_byte_size_t /*unused*/,
+    c10::SymInt size_bytes,
+    c10::DataPtr data,
+    c10::Allocator* /*allocator*/,
+    bool resizable) {
+  const auto nbytes = static_cast<size_t>(size_bytes.guard_int(__FILE__, __LINE__));
+  const auto device = data.get() ? data.device()
+                                 : c10::Device(kLazyDevice, current_device());
+  auto storage = c10::make_intrusive<LazyStorageImpl>(nbytes, device, resizable);
+  if (data.get()) {
+    data.unsafe_set_device(c10::Device(c10::kCPU));
+    storage->context().adopt(
+        *storage,
+        c10::Storage(
+            c10::Storage::use_byte_size_t(), nbytes, std::move(data), c10::GetCPUAllocator(), true));
+  }
+  return storage;
+}
+
+} // namespace
+
+LazyStorageImpl::LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable)
+    : StorageImpl(
+          use_byte_size_t(),
+          c10::SymInt(static_cast<int64_t>(nbytes)),
+          c10::DataPtr(nullptr, device),
+          c10::GetAllocator(kLazyDevice),
+          resizable),
+      id_(next_id()),
+      context_(&DeviceContext::get(device.index())) {
+  set_materializer(materialize_on_access);
+}
+
+LazyStorageImpl::~LazyStorageImpl() {
+  context_->forget(*this);
+}
+
+void LazyStorageImpl::release_resources() {
+  context_->forget(*this);
+  memory_ = c10::Storage();
+  StorageImpl::release_resources();
+}
+
+LazyStorageImpl* LazyStorageImpl::of(const c10::TensorImpl* tensor) {
+  if (tensor->device_type() != kLazyDevice || !tensor->has_storage()) {
+    return nullptr;
+  }
+  return static_cast<LazyStorageImpl*>(tensor->unsafe_storage().unsafeGetStorageImpl());
+}
+
+void LazyStorageImpl::set_pending(Value value, const Geometry* layout) {
+  value_ = value;
+  layout_ = layout;
+  if (state_ == State::kAvailable) {
+    forget_memory();
+  }
+  state_ = State::kPending;
+}
+
+void LazyStorageImpl::forget_memory() {
+  memory_ = c10::Storage();
+  set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
+  set_materializer(materialize_on_access);
+}
+
+void LazyStorageImpl::set_available(c10::Storage memory) {
+  memory_ = std::move(memory);
+  if (has_materializer()) {
+    clear_materializer();
+  }
+  // A second pointer to the memory that `memory_` owns.
+  set_data_ptr_noswap(c10::DataPtr(memory_.mutable_data(), device()));
+  state_ = State::kAvailable;
+}
+
+void LazyStorageImpl::set_unallocated(size_t nbytes) {
+  if (state_ == State::kAvailable) {
+    forget_memory();
+  }
+  set_nbytes(nbytes);
+  epoch_ = 0;
+  state_ = State::kUnallocated;
+}
+
+void LazyStorageImpl::set_failed(std::exception_ptr error) {
+  error_ = std::move(error);
+  state_ = State::kFailed;
+}
+
+bool is_lazy(const at::TensorBase& tensor) {
+  return tensor.defined() && LazyStorageImpl::of(tensor) != nullptr;
+}
+
+void register_lazy_storage() {
+  c10::SetStorageImplCreate(kLazyDevice, create_storage);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,106 @@
+#include <ATen/ops/_local_scalar_dense.h>
+
+#include "backend/device_context.h"
+#include "backend/fallback.h"
+#include "backend/native/kernels.h"
+#include "backend/op_registry.h"
+#include "backend/tracer.h"
+#include "common/metrics.h"
+#include "device/runtime.h"
+#include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug::native {
+namespace {
+
+at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  static const OpInfo& op = op_info("aten::copy_", "");
+  c10::Stack stack{self, source, non_blocking};
+  trace(op, &stack);
+  return self;
+}
+
+bool covers_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
+      tensor.is_non_overlapping_and_dense() &&
+      tensor.nbytes() == tensor.storage().nbytes();
+}
+
+// The bytes that `self` would hold after a copy from a CPU tensor. Copied now:
+// the source may change before anything runs.
+at::Tensor snapshot(const at::Tensor& self, const at::Tensor& source) {
+  const ExecutionGuard guard;
+  Geometry layout = Geometry::of(*self.unsafeGetTensorImpl());
+  layout.conj = layout.neg = layout.wrapped_number = false;
+  at::Tensor copy = lazyplug::empty(layout);
+  copy.copy_(source);
+  return copy;
+}
+
+at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
+  if (self.numel() == 0) {
+    return self;
+  }
+  if (covers_storage(self)) {
+    auto* storage = LazyStorageImpl::of(self);
+    storage->context().adopt(*storage, snapshot(self, source).storage());
+    return self;
+  }
+  // Only a part of the storage is written, so it has to be recorded.
+  at::Tensor whole;
+  {
+    const ExecutionGuard guard;
+    whole = lazyplug::empty(Geometry::contiguous(source.scalar_type(), source.sizes()));
+    whole.copy_(source);
+  }
+  return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()), false);
+}
+
+at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
+  static Counter& counter = lazyplug::counter("CopyToHost");
+  counter.add();
+  const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
+  const ExecutionGuard guard;
+  return self.copy_(alias);
+}
+
+} // namespace
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) {
+    return self;
+  }
+  const bool to_lazy = is_lazy(self);
+  const bool from_lazy = is_lazy(source);
+  if (to_lazy && from_lazy && self.device() == source.device()) {
+    return record_copy_(self, source, non_blocking);
+  }
+  if (to_lazy && from_lazy) {
+    return copy_from_cpu(self, cpu_alias(source, /*for_write=*/false));
+  }
+  if (to_lazy) {
+    return copy_from_cpu(self, source.is_cpu() ? source : source.cpu());
+  }
+  return copy_to_cpu(self, source);
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor target = dst;
+  return copy_(target, self, non_blocking);
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::Tensor target = dst;
+  target.resize_(self.sizes());
+  return copy_(target, self, /*non_blocking=*/false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  static Counter& counter = lazyplug::counter("ScalarRead");
+  counter.add();
+  const at::Tensor alias = cpu_alias(self, /*for_write=*/false);
+  const ExecutionGuard guard;
+  return at::_local_scalar_dense(alias);
+}
+
+} // namespace lazyplug::native

@@ -1,0 +1,80 @@
+#include <ATen/EmptyTensor.h>
+
+#include "backend/lazy_storage.h"
+#include "backend/native/kernels.h"
+#include "device/fork.h"
+#include "device/runtime.h"
+
+namespace lazyplug::native {
+namespace {
+
+c10::Device resolve_device(std::optional<at::Device> device) {
+  const c10::DeviceIndex index = device && device->has_index() ? device->index() : -1;
+  return {kLazyDevice, resolve_device_index(index)};
+}
+
+at::Tensor empty_tensor(
+    size_t nbytes,
+    at::ScalarType dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  TORCH_CHECK(
+      !pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK(
+      c10::layout_or_default(layout) == at::kStrided,
+      "lazy tensors are strided, got layout ", *layout);
+  ensure_initialized();
+  auto storage = c10::make_intrusive<LazyStorageImpl>(
+      nbytes, resolve_device(device), /*resizable=*/true);
+  return at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+}
+
+} // namespace
+
+at::Tensor empty(
+    c10::SymIntArrayRef size,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory,
+    std::optional<at::MemoryFormat> memory_format) {
+  const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto type = c10::dtype_or_default(dtype);
+  at::detail::check_size_nonnegative(sizes);
+  const size_t nbytes =
+      at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type));
+  at::Tensor tensor = empty_tensor(nbytes, type, layout, device, pin_memory);
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(sizes);
+  if (memory_format && *memory_format != at::MemoryFormat::Contiguous) {
+    TORCH_CHECK(
+        *memory_format != at::MemoryFormat::Preserve,
+        "unsupported memory format option ", *memory_format);
+    impl->empty_tensor_restride(*memory_format);
+  }
+  return tensor;
+}
+
+at::Tensor empty_strided(
+    c10::SymIntArrayRef size,
+    c10::SymIntArrayRef stride,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto strides = C10_AS_INTARRAYREF_SLOW(stride);
+  const auto type = c10::dtype_or_default(dtype);
+  at::detail::check_size_nonnegative(sizes);
+  const size_t nbytes =
+      at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  at::Tensor tensor = empty_tensor(nbytes, type, layout, device, pin_memory);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+} // namespace lazyplug::native

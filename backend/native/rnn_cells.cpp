@@ -1,0 +1,114 @@
+#include <ATen/Functions.h>
+
+#include "backend/native/kernels.h"
+
+// PyTorch's LSTM and GRU ask an accelerator for fused cells, which have no CPU
+// kernels. Here they are in ops that can be recorded. The workspace is whatever
+// the backward pass needs; its layout is private to this file.
+//
+// Gate order and formulas: torch.nn.LSTMCell and torch.nn.GRUCell.
+namespace lazyplug::native {
+namespace {
+
+at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  return bias && bias->defined() ? gates + *bias : gates;
+}
+
+at::Tensor or_zeros(const std::optional<at::Tensor>& grad, const at::Tensor& like) {
+  return grad && grad->defined() ? *grad : at::zeros_like(like);
+}
+
+at::Tensor sigmoid_grad(const at::Tensor& grad, const at::Tensor& output) {
+  return at::sigmoid_backward(grad, output);
+}
+
+at::Tensor tanh_grad(const at::Tensor& grad, const at::Tensor& output) {
+  return at::tanh_backward(grad, output);
+}
+
+at::Tensor bias_grad(const at::Tensor& gates, bool has_bias) {
+  return has_bias ? gates.sum(0, /*keepdim=*/false) : at::Tensor();
+}
+
+} // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  const at::Tensor gates =
+      add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
+  const auto chunks = gates.chunk(4, 1);
+  const at::Tensor in = chunks[0].sigmoid();
+  const at::Tensor forget = chunks[1].sigmoid();
+  const at::Tensor cell = chunks[2].tanh();
+  const at::Tensor out = chunks[3].sigmoid();
+  const at::Tensor cy = forget * cx + in * cell;
+  const at::Tensor hy = out * cy.tanh();
+  return {hy, cy, at::cat({in, forget, cell, out}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
+    const std::optional<at::Tensor>& grad_hy,
+    const std::optional<at::Tensor>& grad_cy,
+    const at::Tensor& cx,
+    const at::Tensor& cy,
+    const at::Tensor& workspace,
+    bool has_bias) {
+  const bool any_grad = (grad_hy && grad_hy->defined()) || (grad_cy && grad_cy->defined());
+  if (!any_grad) {
+    return {};
+  }
+  const auto gates = workspace.chunk(4, 1);
+  const at::Tensor tanh_cy = cy.tanh();
+  const at::Tensor grad_h = or_zeros(grad_hy, cy);
+  const at::Tensor grad_c =
+      or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
+  const at::Tensor grad_gates = at::cat(
+      {sigmoid_grad(grad_c * gates[2], gates[0]),
+       sigmoid_grad(grad_c * cx, gates[1]),
+       tanh_grad(grad_c * gates[0], gates[2]),
+       sigmoid_grad(grad_h * tanh_cy, gates[3])},
+      1);
+  return {grad_gates, grad_c * gates[1], bias_grad(grad_gates, has_bias)};
+}
+
+std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  const auto input = add_bias(input_gates, input_bias).chunk(3, 1);
+  const auto hidden = add_bias(hidden_gates, hidden_bias).chunk(3, 1);
+  const at::Tensor reset = (input[0] + hidden[0]).sigmoid();
+  const at::Tensor update = (input[1] + hidden[1]).sigmoid();
+  const at::Tensor candidate = (input[2] + reset * hidden[2]).tanh();
+  const at::Tensor hy = candidate + update * (hx - candidate);
+  return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_gru_cell_backward(
+    const at::Tensor& grad_hy,
+    const at::Tensor& workspace,
+    bool has_bias) {
+  const auto saved = workspace.chunk(5, 1);
+  const auto& [reset, update, candidate, hx, hidden] =
+      std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
+  const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
+  const at::Tensor grad_candidate = tanh_grad(grad_hy * (1 - update), candidate);
+  const at::Tensor grad_reset = sigmoid_grad(grad_candidate * hidden, reset);
+  const at::Tensor grad_input = at::cat({grad_reset, grad_update, grad_candidate}, 1);
+  const at::Tensor grad_hidden =
+      at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);
+  return {
+      grad_input,
+      grad_hidden,
+      grad_hy * update,
+      bias_grad(grad_input, has_bias),
+      bias_grad(grad_hidden, has_bias)};
+}
+
+} // namespace lazyplug::native

@@ -1,0 +1,119 @@
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include "backend/device_context.h"
+#include "backend/lazy_storage.h"
+#include "backend/native/kernels.h"
+#include "backend/op_registry.h"
+#include "backend/op_traits.h"
+#include "backend/tracer.h"
+#include "device/callbacks.h"
+#include "device/runtime.h"
+
+// Tables only: which op of the device has which kernel.
+namespace lazyplug {
+namespace {
+
+bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasKernelForDispatchKey(key);
+}
+
+bool is_composite_explicit(const c10::OperatorHandle& op) {
+  return has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
+      has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+bool takes_generator(const OpInfo& op) {
+  for (const ArgInfo& arg : op.args()) {
+    if (arg.kind == ArgKind::kGenerator) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The ops that the tracer takes over. What is not here either falls apart into
+// other ops, or reaches the tracer as the device's fallback.
+bool is_traced(const c10::OperatorHandle& handle) {
+  if (has_kernel(handle, c10::DispatchKey::CompositeImplicitAutograd) ||
+      !(has_kernel(handle, c10::DispatchKey::CPU) || is_composite_explicit(handle)) ||
+      handle.hasTag(at::Tag::inplace_view) || is_left_alone(handle.operator_name()) ||
+      handle.operator_name().name.starts_with("aten::_foreach_")) {
+    return false;
+  }
+  const OpInfo& op = op_info(handle);
+  return op.traceable() && !(op.random() && !takes_generator(op));
+}
+
+void register_traced_ops(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto handle = dispatcher.findOp(name);
+    if (handle && handle->hasSchema() && name.name.starts_with("aten::") &&
+        is_traced(*handle)) {
+      library.impl(
+          c10::toString(name).c_str(),
+          torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
+              std::make_unique<TracerKernel>(op_info(*handle)))));
+    }
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_lazy_storage();
+  register_traced_ops(m);
+  m.impl("empty.memory_format", native::empty);
+  m.impl("empty_strided", native::empty_strided);
+  m.impl("as_strided", native::as_strided);
+  m.impl("view", native::view);
+  m.impl("_reshape_alias", native::reshape_alias);
+  m.impl("unfold", native::unfold);
+  m.impl("view_as_real", native::view_as_real);
+  m.impl("view_as_complex", native::view_as_complex);
+  m.impl("resize_", native::resize_);
+  m.impl("set_", native::set_);
+  m.impl("set_.source_Tensor", native::set_source_tensor_);
+  m.impl("set_.source_Storage", native::set_source_storage_);
+  m.impl("set_.source_Storage_storage_offset", native::set_source_storage_offset_);
+  m.impl("is_set_to", native::is_set_to);
+  m.impl("_has_compatible_shallow_copy_type", native::has_compatible_shallow_copy_type);
+  m.impl("copy_", native::copy_);
+  m.impl("_copy_from", native::copy_from);
+  m.impl("_copy_from_and_resize", native::copy_from_and_resize);
+  m.impl("_local_scalar_dense", native::local_scalar_dense);
+  m.impl("native_dropout", native::native_dropout);
+  m.impl("_thnn_fused_lstm_cell", native::fused_lstm_cell);
+  m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
+  m.impl("_thnn_fused_gru_cell", native::fused_gru_cell);
+  m.impl("_thnn_fused_gru_cell_backward", native::fused_gru_cell_backward);
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&trace_unregistered>());
+}
+
+DeviceCallbacks callbacks() {
+  DeviceCallbacks callbacks;
+  callbacks.synchronize = [](c10::DeviceIndex device) {
+    DeviceContext::get(device).synchronize();
+  };
+  callbacks.flush = [](c10::DeviceIndex device) { DeviceContext::get(device).flush(); };
+  callbacks.recorded_place = [](c10::DeviceIndex device) {
+    return DeviceContext::get(device).recorded();
+  };
+  callbacks.completed_place = [](c10::DeviceIndex device) {
+    return DeviceContext::get(device).completed();
+  };
+  callbacks.resize_storage = [](c10::StorageImpl* storage, size_t nbytes) {
+    DeviceContext::resize(*static_cast<LazyStorageImpl*>(storage), nbytes);
+  };
+  return callbacks;
+}
+
+const bool callbacks_are_set = [] {
+  set_device_callbacks(callbacks());
+  return true;
+}();
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,298 @@
+#include "backend/signature_cache.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include "common/config.h"
+#include "common/lru_cache.h"
+#include "common/metrics.h"
+#include "device/runtime.h"
+#include "lowering/execution_guard.h"
+
+namespace lazyplug {
+namespace {
+
+// A null entry stands for "cannot be traced".
+using SignatureCache = LruCache<Hash128, SignaturePtr>;
+
+SignatureCache& signature_cache() {
+  static auto* cache = new SignatureCache(config().signature_cache_size.get());
+  return *cache;
+}
+
+void set_bits(const c10::TensorImpl& from, const at::Tensor& to) {
+  auto* impl = to.unsafeGetTensorImpl();
+  if (from.is_conj()) {
+    impl->_set_conj(true);
+  }
+  if (from.is_neg()) {
+    impl->_set_neg(true);
+  }
+  if (from.is_wrapped_number()) {
+    impl->set_wrapped_number(true);
+  }
+}
+
+// The arguments of a call as meta tensors; CPU tensors stay what they are.
+// Tensors that share a storage share one here too, so that Meta kernels find
+// the same overlaps.
+class MetaArguments {
+ public:
+  explicit MetaArguments(const Call& call) : call_(call) {}
+
+  c10::Stack make(const c10::Stack& stack) {
+    c10::Stack result;
+    const auto arguments = torch::jit::last(stack, call_.op->num_args());
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      result.push_back(convert(call_.op->args()[i].kind, arguments[i]));
+    }
+    return result;
+  }
+
+  // In the order of the call's tensors; undefined ones are undefined here.
+  const std::vector<at::Tensor>& tensors() const {
+    return tensors_;
+  }
+
+ private:
+  c10::IValue convert(ArgKind kind, const c10::IValue& value) {
+    switch (kind) {
+      case ArgKind::kTensor:
+        return convert_tensor(value);
+      case ArgKind::kTensorList:
+        return convert_list(value);
+      case ArgKind::kGenerator:
+        return c10::IValue();
+      case ArgKind::kDevice:
+        return c10::Device(c10::kMeta);
+      default:
+        return value;
+    }
+  }
+
+  c10::IValue convert_list(const c10::IValue& value) {
+    if (value.isNone()) {
+      return value;
+    }
+    const auto list = value.toList();
+    c10::impl::GenericList result(list.elementType());
+    for (const c10::IValue& element : value.toListRef()) {
+      result.push_back(convert_tensor(element));
+    }
+    return result;
+  }
+
+  c10::IValue convert_tensor(const c10::IValue& value) {
+    const auto* tensor = call_.tensors[tensors_.size()].tensor;
+    if (!tensor) {
+      tensors_.emplace_back();
+      return value;
+    }
+    auto* storage = LazyStorageImpl::of(tensor);
+    tensors_.push_back(storage ? meta_tensor(*tensor, *storage) : value.toTensor());
+    return tensors_.back();
+  }
+
+  at::Tensor meta_tensor(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
+    at::Tensor meta;
+    if (call_.any_written) {
+      meta = at::detail::make_tensor<c10::TensorImpl>(
+          meta_storage(storage),
+          c10::DispatchKeySet(c10::DispatchKey::Meta),
+          tensor.dtype());
+      meta.unsafeGetTensorImpl()->set_sizes_and_strides(
+          tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    } else {
+      const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+      meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
+    }
+    set_bits(tensor, meta);
+    return meta;
+  }
+
+  c10::Storage meta_storage(const LazyStorageImpl& storage) {
+    for (const auto& [lazy, meta] : storages_) {
+      if (lazy == &storage) {
+        return meta;
+      }
+    }
+    storages_.emplace_back(
+        &storage,
+        c10::Storage(
+            c10::Storage::use_byte_size_t(),
+            static_cast<int64_t>(storage.nbytes()),
+            c10::GetAllocator(c10::kMeta),
+            /*resizable=*/true));
+    return storages_.back().second;
+  }
+
+  const Call& call_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::pair<const LazyStorageImpl*, c10::Storage>> storages_;
+};
+
+ArgBinding bind_argument(const OpInfo& op, ArgKind kind, const c10::IValue& value) {
+  ArgBinding binding;
+  switch (kind) {
+    case ArgKind::kTensor:
+      binding.kind = ArgBinding::Kind::kOperand;
+      break;
+    case ArgKind::kTensorList:
+      if (!value.isNone()) {
+        binding.kind = ArgBinding::Kind::kOperandList;
+        binding.count = static_cast<uint32_t>(value.toListRef().size());
+      }
+      break;
+    case ArgKind::kScalar:
+      if (!value.isNone()) {
+        binding.kind = ArgBinding::Kind::kScalar;
+      }
+      break;
+    case ArgKind::kGenerator:
+      if (op.random()) {
+        binding.kind = ArgBinding::Kind::kGenerator;
+      }
+      break;
+    case ArgKind::kDevice:
+      binding.constant = c10::Device(c10::kCPU);
+      break;
+    case ArgKind::kConstant:
+      binding.constant = value;
+      break;
+  }
+  return binding;
+}
+
+bool add_output(Signature& signature, const at::Tensor& meta) {
+  if (meta.layout() != c10::kStrided || !meta.is_meta() || meta.is_quantized()) {
+    return false;
+  }
+  Geometry layout = Geometry::of(*meta.unsafeGetTensorImpl());
+  layout.conj = layout.neg = layout.wrapped_number = false;
+  layout.offset = 0;
+  signature.output_bytes.push_back(layout.extent_bytes());
+  signature.outputs.push_back(std::move(layout));
+  return true;
+}
+
+bool bind_return(Signature& signature, size_t index, const c10::IValue& value) {
+  ReturnBinding binding;
+  const int alias = signature.op->return_aliases()[index];
+  if (alias >= 0) {
+    binding = {ReturnBinding::Kind::kArgument, static_cast<uint32_t>(alias)};
+  } else if (value.isTensorList()) {
+    const auto tensors = value.toTensorVector();
+    binding = {ReturnBinding::Kind::kFreshList, static_cast<uint32_t>(tensors.size())};
+    for (const at::Tensor& tensor : tensors) {
+      if (!tensor.defined() || !add_output(signature, tensor)) {
+        return false;
+      }
+    }
+  } else if (!value.isTensor() || !value.toTensor().defined()) {
+    binding.kind = ReturnBinding::Kind::kUndefined;
+  } else if (!add_output(signature, value.toTensor())) {
+    return false;
+  }
+  signature.returns.push_back(binding);
+  return true;
+}
+
+void finish_hash(Signature& signature, Hash128 key) {
+  signature.hash = key;
+  for (const Geometry& output : signature.outputs) {
+    signature.hash = hash_combine(signature.hash, output);
+  }
+}
+
+// Null if a return is not a strided tensor.
+c10::intrusive_ptr<Signature> make_signature(
+    const Call& call,
+    const c10::Stack& stack,
+    const c10::Stack& results) {
+  auto signature = c10::make_intrusive<Signature>();
+  signature->op = call.op;
+  signature->key = call.key;
+  const auto arguments = torch::jit::last(stack, call.op->num_args());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    signature->args.push_back(bind_argument(*call.op, call.op->args()[i].kind, arguments[i]));
+  }
+  for (const TensorArg& arg : call.tensors) {
+    signature->operands.push_back(arg.tensor ? Geometry::of(*arg.tensor) : Geometry());
+    if (call.any_written) {
+      signature->written.push_back(arg.tensor && arg.written);
+    }
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!bind_return(*signature, i, results[i])) {
+      return nullptr;
+    }
+  }
+  finish_hash(*signature, call.key);
+  return signature;
+}
+
+bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
+  return before.sizes() != after.sizes() || before.strides() != after.strides() ||
+      before.storage_offset() != after.storage_offset();
+}
+
+std::vector<Geometry> resized_arguments(const Call& call, const MetaArguments& arguments) {
+  bool any = false;
+  std::vector<Geometry> geometries;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    const auto* tensor = call.tensors[i].tensor;
+    const at::Tensor& meta = arguments.tensors()[i];
+    geometries.push_back(tensor ? Geometry::of(*meta.unsafeGetTensorImpl()) : Geometry());
+    any |= tensor && call.tensors[i].written && was_resized(*tensor, meta);
+  }
+  return any ? geometries : std::vector<Geometry>();
+}
+
+Inference run_meta_kernel(const Call& call, const c10::Stack& stack) {
+  const ExecutionGuard guard;
+  MetaArguments arguments(call);
+  c10::Stack meta_stack = arguments.make(stack);
+  call.op->handle().callBoxed(meta_stack);
+  Inference inference;
+  if (call.any_written) {
+    inference.resized = resized_arguments(call, arguments);
+  }
+  if (inference.resized.empty()) {
+    inference.signature = make_signature(call, stack, meta_stack);
+  }
+  return inference;
+}
+
+} // namespace
+
+Inference infer(const Call& call, const c10::Stack& stack) {
+  static Counter& inferences = counter("ShapeInference");
+  if (auto found = signature_cache().find(call.key)) {
+    return {*found, {}};
+  }
+  inferences.add();
+  Inference inference;
+  try {
+    inference = run_meta_kernel(call, stack);
+  } catch (const c10::NotImplementedError&) {
+    inference = {}; // there is no Meta kernel: never ask again
+  } catch (...) {
+    // Most likely the user's mistake. The eager kernel will say it best.
+    return {};
+  }
+  if (inference.resized.empty()) {
+    signature_cache().insert(call.key, inference.signature);
+  }
+  return inference;
+}
+
+void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides) {
+  static Counter& learned = counter("LayoutLearned");
+  auto better = c10::make_intrusive<Signature>(signature);
+  better->outputs[output].strides = strides;
+  better->output_bytes[output] = better->outputs[output].extent_bytes();
+  finish_hash(*better, better->key);
+  learned.add();
+  signature_cache().replace(signature.key, std::move(better));
+}
+
+} // namespace lazyplug

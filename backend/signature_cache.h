@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+
+#include "backend/call.h"
+#include "lowering/signature.h"
+
+namespace lazyplug {
+
+// What the Meta kernels said about a call.
+struct Inference {
+  // Null if the call cannot be traced: the Meta kernel refused it, or returned
+  // something other than strided tensors.
+  SignaturePtr signature;
+  // A written tensor has the wrong size, and the op would resize it. The
+  // geometries of all tensor arguments after the call.
+  std::vector<Geometry> resized;
+};
+
+// Looks the call up, or asks its Meta kernels and remembers the answer.
+Inference infer(const Call& call, const c10::Stack& stack);
+
+// Remembers that a kernel really returns `strides`, so that later calls with
+// this signature predict them.
+void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides);
+
+} // namespace lazyplug

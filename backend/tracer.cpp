@@ -1,0 +1,140 @@
+#include "backend/tracer.h"
+
+#include "backend/call.h"
+#include "backend/fallback.h"
+#include "backend/force_fallback.h"
+#include "backend/op_registry.h"
+#include "backend/resize.h"
+#include "backend/signature_cache.h"
+#include "device/generator.h"
+
+namespace lazyplug {
+namespace {
+
+// Index tensors may be on the CPU where the op allows it; they are few, and
+// copied to the device.
+void move_cpu_indices(const OpInfo& op, c10::Stack* stack, c10::Device device) {
+  auto& argument = torch::jit::peek(*stack, op.cpu_indices(), op.num_args());
+  if (argument.isTensor()) {
+    const at::Tensor index = argument.toTensor();
+    argument = index.defined() && index.is_cpu() ? index.to(device) : index;
+    return;
+  }
+  if (!argument.isList()) {
+    return;
+  }
+  const auto list = argument.toList();
+  c10::impl::GenericList moved(list.elementType());
+  for (const c10::IValue& element : argument.toListRef()) {
+    const bool on_cpu = element.isTensor() && element.toTensor().defined() &&
+        element.toTensor().is_cpu();
+    moved.push_back(on_cpu ? c10::IValue(element.toTensor().to(device)) : element);
+  }
+  argument = std::move(moved);
+}
+
+std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack) {
+  for (const c10::IValue& value : torch::jit::last(stack, op.num_args())) {
+    if (value.isTensor() && is_lazy(value.toTensor())) {
+      return value.toTensor().device();
+    }
+  }
+  return std::nullopt;
+}
+
+void draw_seed(Call& call) {
+  if (call.seed_scalar >= 0) {
+    const auto device = static_cast<c10::DeviceIndex>(call.device);
+    call.scalars[call.seed_scalar] =
+        static_cast<int64_t>(next_random_ticket(call.generator, device));
+  }
+}
+
+c10::IValue take_list(std::vector<at::Tensor>& fresh, size_t& next, uint32_t count) {
+  c10::List<at::Tensor> list;
+  for (uint32_t i = 0; i < count; ++i) {
+    list.push_back(std::move(fresh[next++]));
+  }
+  return list;
+}
+
+// Replaces the arguments on the stack by the results.
+void push_results(
+    const OpInfo& op,
+    const Signature& signature,
+    std::vector<at::Tensor> fresh,
+    c10::Stack* stack) {
+  c10::SmallVector<c10::IValue, 4> results;
+  size_t next = 0;
+  for (const ReturnBinding& binding : signature.returns) {
+    switch (binding.kind) {
+      case ReturnBinding::Kind::kFresh:
+        results.emplace_back(std::move(fresh[next++]));
+        break;
+      case ReturnBinding::Kind::kFreshList:
+        results.push_back(take_list(fresh, next, binding.index));
+        break;
+      case ReturnBinding::Kind::kArgument:
+        results.push_back(torch::jit::peek(*stack, binding.index, op.num_args()));
+        break;
+      case ReturnBinding::Kind::kUndefined:
+        results.emplace_back(at::Tensor());
+        break;
+    }
+  }
+  torch::jit::drop(*stack, op.num_args());
+  stack->insert(
+      stack->end(),
+      std::make_move_iterator(results.begin()),
+      std::make_move_iterator(results.end()));
+}
+
+void resize_arguments(const Call& call, const std::vector<Geometry>& geometries) {
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (call.tensors[i].tensor && call.tensors[i].written) {
+      resize_to(const_cast<c10::TensorImpl&>(*call.tensors[i].tensor), geometries[i]);
+    }
+  }
+}
+
+} // namespace
+
+void trace(const OpInfo& op, c10::Stack* stack) {
+  if (!op.traceable()) {
+    return run_fallback(op, stack, op.not_traceable_because().c_str());
+  }
+  if (is_fallback_forced(op)) {
+    return run_fallback(op, stack, "forced");
+  }
+  if (op.cpu_indices() >= 0) {
+    if (const auto device = lazy_device(op, *stack)) {
+      move_cpu_indices(op, stack, *device);
+    }
+  }
+  Call call = read_call(op, *stack);
+  if (call.obstacle || call.device < 0) {
+    return run_fallback(op, stack, call.obstacle ? call.obstacle : "no lazy tensor");
+  }
+  Inference inference = infer(call, *stack);
+  if (!inference.resized.empty()) {
+    resize_arguments(call, inference.resized);
+    call = read_call(op, *stack);
+    inference = infer(call, *stack);
+  }
+  if (!inference.signature) {
+    return run_fallback(op, stack, "its Meta kernel cannot predict the result");
+  }
+  draw_seed(call);
+  auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
+  auto fresh = context.record(inference.signature, call.tensors, call.scalars);
+  push_results(op, *inference.signature, std::move(fresh), stack);
+}
+
+void trace_unregistered(
+    const c10::OperatorHandle& handle,
+    c10::DispatchKeySet /*keys*/,
+    c10::Stack* stack) {
+  trace(op_info(handle), stack);
+}
+
+} // namespace lazyplug

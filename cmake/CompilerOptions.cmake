@@ -1,0 +1,36 @@
+# Language level, warnings, optimisation, sanitizers and the compiler cache, the same for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+# -fPIC everywhere, executables included, so that all targets can share one precompiled header.
+add_compile_options(-fPIC -Wall -Wextra)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports c10::SmallVector wherever it is inlined.
+  add_compile_options(-Wno-maybe-uninitialized)
+endif()
+include_directories("${CMAKE_SOURCE_DIR}")
+
+if(LAZYPLUG_SANITIZE)
+  if(NOT LAZYPLUG_SANITIZE MATCHES "^(address|undefined|thread)$")
+    message(FATAL_ERROR "LAZYPLUG_SANITIZE is '${LAZYPLUG_SANITIZE}'; expected address, undefined or thread")
+  endif()
+  add_compile_options(-fsanitize=${LAZYPLUG_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LAZYPLUG_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # Without this sloppiness ccache refuses to cache anything that uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${CCACHE_PROGRAM}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fpch-preprocess)
+  endif()
+endif()

@@ -1,0 +1,22 @@
+# One GoogleTest binary test_<folder> per folder of test/cpp. Each links its own layer and those below only, so that a
+# test cannot depend on code above the layer it tests.
+find_package(GTest QUIET)
+if(NOT GTest_FOUND)
+  message(FATAL_ERROR "GoogleTest not found: install the system package libgtest-dev, or set LAZYPLUG_BUILD_TESTS=OFF")
+endif()
+
+function(add_cpp_tests folder)
+  lazyplug_sources(test/cpp/${folder} sources)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${folder} ${sources})
+  target_link_libraries(test_${folder} PRIVATE ${ARGN} torch_cpp GTest::gtest GTest::gtest_main)
+  reuse_precompiled_header(test_${folder})
+  add_test(NAME ${folder} COMMAND test_${folder})
+endfunction()
+
+add_cpp_tests(common lazyplug_common)
+add_cpp_tests(device lazyplug_device lazyplug_common)
+add_cpp_tests(lowering lazyplug_lowering lazyplug_common)
+add_cpp_tests(backend torch_lazyplug)

@@ -1,0 +1,212 @@
+#include "common/config.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+namespace lazyplug {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kDebugBuild = false;
+#else
+constexpr bool kDebugBuild = true;
+#endif
+
+// c10::DeviceIndex is a signed byte.
+constexpr int64_t kMaxDevices = std::numeric_limits<int8_t>::max();
+
+Validator<int64_t> between(int64_t low, int64_t high) {
+  return [=](const int64_t& value) -> std::optional<std::string> {
+    if (low <= value && value <= high) {
+      return std::nullopt;
+    }
+    return c10::str("must be between ", low, " and ", high);
+  };
+}
+
+Validator<int64_t> positive() {
+  return [](const int64_t& value) -> std::optional<std::string> {
+    return value > 0 ? std::nullopt : std::make_optional<std::string>("must be at least 1");
+  };
+}
+
+Validator<std::string> one_of(std::vector<std::string> allowed) {
+  return [allowed = std::move(allowed)](const std::string& value) -> std::optional<std::string> {
+    if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) {
+      return std::nullopt;
+    }
+    return c10::str("must be one of ", c10::Join(", ", allowed));
+  };
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// parse_value: the value that the text spells; raises ValueError naming `source` if it spells none.
+void parse_value(std::string_view text, std::string_view source, bool& value) {
+  const std::string word = lower(text);
+  value = word == "1" || word == "true" || word == "on" || word == "yes";
+  TORCH_CHECK_VALUE(
+      value || word == "0" || word == "false" || word == "off" || word == "no",
+      source,
+      " is '",
+      text,
+      "' but must be a boolean: 1, true, on, yes or 0, false, off, no");
+}
+
+void parse_value(std::string_view text, std::string_view source, int64_t& value) {
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  TORCH_CHECK_VALUE(
+      parsed.ec == std::errc() && parsed.ptr == end,
+      source,
+      " is '",
+      text,
+      "' but must be a 64-bit integer");
+}
+
+void parse_value(std::string_view text, std::string_view /*source*/, std::string& value) {
+  value = text;
+}
+
+std::string to_text(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string to_text(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string to_text(std::string value) {
+  return value;
+}
+
+} // namespace
+
+void FlagBase::load_env() {
+  for (const std::string& variable : env()) {
+    const char* text = std::getenv(variable.c_str());
+    if (text != nullptr && *text != '\0') {
+      assign(text, "environment variable " + variable);
+      return;
+    }
+  }
+}
+
+template <typename T>
+Flag<T>::Flag(FlagInfo info, T default_value, Validator<T> validator)
+    : FlagBase(std::move(info)), validator_(std::move(validator)), storage_(std::move(default_value)) {
+  load_env();
+}
+
+template <typename T>
+std::string Flag<T>::get_string() const {
+  return to_text(get());
+}
+
+template <typename T>
+void Flag<T>::assign(std::string_view text, std::string_view source) {
+  T value{};
+  parse_value(text, source, value);
+  store(std::move(value), source);
+}
+
+template <typename T>
+void Flag<T>::store(T value, std::string_view source) {
+  const auto problem = validator_ ? validator_(value) : std::nullopt;
+  TORCH_CHECK_VALUE(!problem, source, " is '", to_text(value), "' but ", problem.value_or(""));
+  storage_.store(std::move(value));
+  bump_version();
+}
+
+template class Flag<bool>;
+template class Flag<int64_t>;
+template class Flag<std::string>;
+
+Config::Config()
+    : device_count(
+          {"device_count", "How many lazy devices there are.", {"LAZYPLUG_DEVICE_COUNT"}},
+          1,
+          between(1, kMaxDevices)),
+      cache_size({"cache_size", "How many compiled computations are kept.", {"LAZYPLUG_CACHE_SIZE"}}, 1024, positive()),
+      signature_cache_size(
+          {"signature_cache_size",
+           "How many op signatures keep their output geometry.",
+           {"LAZYPLUG_SIGNATURE_CACHE_SIZE"}},
+          65536,
+          positive()),
+      force_fallback(
+          {"force_fallback",
+           "Ops that always run on the CPU, separated by commas, for example 'aten::relu,aten::add.Tensor'.",
+           {"LAZYPLUG_FORCE_FALLBACK", "LTC_FORCE_FALLBACK"}},
+          ""),
+      fallback(
+          {"fallback",
+           "What happens when an op cannot be recorded and runs on the CPU: silent, warn or error.",
+           {"LAZYPLUG_FALLBACK"}},
+          "warn",
+          one_of({"silent", "warn", "error"})),
+      debug({"debug", "Keep what debug dumps need: Python frames and graph texts.", {"LAZYPLUG_DEBUG"}}, false),
+      verify_ir({"verify_ir", "Check every graph before it is lowered.", {"LAZYPLUG_VERIFY_IR"}}, kDebugBuild),
+      launch_blocking(
+          {"launch_blocking", "Run each op when it is recorded and wait for it.", {"LAZYPLUG_LAUNCH_BLOCKING"}},
+          false),
+      min_cut_nodes(
+          {"min_cut_nodes",
+           "How many recorded nodes are worth handing to the worker before anyone waits for them.",
+           {"LAZYPLUG_MIN_CUT_NODES"}},
+          300,
+          positive()),
+      max_pending_nodes(
+          {"max_pending_nodes",
+           "How many nodes may be pending before the trace is cut.",
+           {"LAZYPLUG_MAX_PENDING_NODES"}},
+          3000,
+          positive()),
+      max_pending_bytes(
+          {"max_pending_bytes",
+           "How many bytes of results may be pending before the trace is cut.",
+           {"LAZYPLUG_MAX_PENDING_BYTES"}},
+          int64_t{1} << 30,
+          positive()),
+      log_level(
+          {"log_level",
+           "The least severe messages that are written: debug, info, warning, error or off.",
+           {"LAZYPLUG_LOG_LEVEL"}},
+          "warning",
+          one_of({"debug", "info", "warning", "error", "off"})) {}
+
+std::vector<FlagBase*> Config::flags() {
+  return {
+      &device_count,
+      &cache_size,
+      &signature_cache_size,
+      &force_fallback,
+      &fallback,
+      &debug,
+      &verify_ir,
+      &launch_blocking,
+      &min_cut_nodes,
+      &max_pending_nodes,
+      &max_pending_bytes,
+      &log_level};
+}
+
+FlagBase& Config::flag(std::string_view name) {
+  for (FlagBase* candidate : flags()) {
+    if (candidate->name() == name) {
+      return *candidate;
+    }
+  }
+  TORCH_CHECK_VALUE(false, "torch_lazyplug has no flag '", name, "'");
+}
+
+} // namespace lazyplug

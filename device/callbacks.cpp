@@ -1,0 +1,29 @@
+#include "device/callbacks.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace lazyplug {
+namespace {
+
+// Never destroyed: threads may synchronise during exit.
+DeviceCallbacks& registered() {
+  static DeviceCallbacks& callbacks = *new DeviceCallbacks();
+  return callbacks;
+}
+
+} // namespace
+
+void set_device_callbacks(DeviceCallbacks callbacks) {
+  TORCH_INTERNAL_ASSERT(
+      callbacks.synchronize && callbacks.flush && callbacks.recorded_place && callbacks.completed_place &&
+      callbacks.resize_storage);
+  registered() = std::move(callbacks);
+}
+
+const DeviceCallbacks& device_callbacks() {
+  return registered();
+}
+
+} // namespace lazyplug

@@ -1,0 +1,93 @@
+#include "device/event.h"
+
+#include "device/callbacks.h"
+#include "device/fork.h"
+
+#include <c10/util/Exception.h>
+
+#include <mutex>
+#include <unordered_set>
+
+namespace lazyplug {
+namespace {
+
+// Guards `unstamped` and Event::reached_at_. Both are never destroyed: events may outlive static destruction.
+std::mutex& stamp_mutex() {
+  static std::mutex& mutex = *new std::mutex();
+  return mutex;
+}
+
+// The timing events that have been recorded and not been given a time.
+std::unordered_set<Event*>& unstamped() {
+  static auto& events = *new std::unordered_set<Event*>();
+  return events;
+}
+
+} // namespace
+
+Event::~Event() {
+  // A thread of the parent may have held the lock when this process was forked.
+  if (timing_ && !is_in_bad_fork()) {
+    std::lock_guard<std::mutex> lock(stamp_mutex());
+    unstamped().erase(this);
+  }
+}
+
+void Event::record(c10::DeviceIndex device) {
+  const uint64_t place = device_callbacks().recorded_place(device);
+  if (!timing_) {
+    device_ = device;
+    place_ = place;
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(stamp_mutex());
+    device_ = device;
+    place_ = place;
+    reached_at_.reset();
+    unstamped().insert(this);
+  }
+  stamp_reached_events(device);
+}
+
+bool Event::reached() const {
+  return device_ < 0 || device_callbacks().completed_place(device_) >= place_;
+}
+
+bool Event::query() {
+  if (reached()) {
+    return true;
+  }
+  device_callbacks().flush(device_);
+  stamp_reached_events(device_);
+  return reached();
+}
+
+void Event::synchronize() {
+  if (!reached()) {
+    device_callbacks().synchronize(device_);
+    stamp_reached_events(device_);
+  }
+}
+
+void stamp_reached_events(c10::DeviceIndex device) {
+  const uint64_t completed = device_callbacks().completed_place(device);
+  const auto now = std::chrono::steady_clock::now();
+  std::lock_guard<std::mutex> lock(stamp_mutex());
+  std::erase_if(unstamped(), [&](Event* event) {
+    const bool reached = event->device_ == device && event->place_ <= completed;
+    if (reached) {
+      event->reached_at_ = now;
+    }
+    return reached;
+  });
+}
+
+double elapsed_ms(const Event& start, const Event& end) {
+  TORCH_CHECK_VALUE(start.timing_ && end.timing_, "Both events must be created with argument 'enable_timing=True'.");
+  std::lock_guard<std::mutex> lock(stamp_mutex());
+  TORCH_CHECK(start.reached_at_ && end.reached_at_, "Both events must be completed before calculating elapsed time.");
+  return std::chrono::duration<double, std::milli>(*end.reached_at_ - *start.reached_at_).count();
+}
+
+} // namespace lazyplug

@@ -1,0 +1,36 @@
+// Streams: a default one and a fixed pool for each device. For now they are names only: whatever the stream, a device
+// runs its operations in the order of recording.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+namespace lazyplug {
+
+// The pool of a device, for each of the two priorities. Streams are never freed (torch.Stream has no destructor that
+// reaches us), so asking for more than that hands out the same ones again, in turn.
+constexpr int kStreamsPerPriority = 32;
+
+// For each function, -1 means the current device; unknown devices and streams raise RuntimeError.
+
+c10::Stream default_stream(c10::DeviceIndex device);
+
+// As with the current device, each thread has its own current stream per device; it starts with the default stream.
+c10::Stream current_stream(c10::DeviceIndex device);
+
+// Makes the stream current on its own device, and returns the one it replaces. The current device stays.
+c10::Stream exchange_stream(c10::Stream stream);
+
+// A stream of the pool. As in CUDA, a negative priority is a high one.
+c10::Stream new_stream(c10::DeviceIndex device, int priority);
+
+void check_stream(c10::Stream stream);
+
+// Whether everything recorded on the device of the stream has run. If it has not, starts it, so that polling makes
+// progress.
+bool query_stream(c10::Stream stream);
+
+// Waits until everything recorded on the device of the stream has run; raises its first error.
+void synchronize_stream(c10::Stream stream);
+void synchronize_device(c10::DeviceIndex device);
+
+} // namespace lazyplug

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// What a computation starts from. It takes what it is given: a leaf that
+// nobody else holds may be overwritten (donation).
+struct ComputationInputs {
+  std::vector<at::Tensor> leaves;
+  std::vector<c10::IValue> scalars;
+};
+
+// One root's result: either a tensor, or the error of the op that it depends on.
+struct ComputationOutput {
+  at::Tensor tensor;
+  std::exception_ptr error;
+};
+
+// A compiled trace. Compiled once, run many times, from any thread, but by one
+// thread at a time per set of inputs.
+class Computation {
+ public:
+  virtual ~Computation() = default;
+
+  // Runs the ops in order. An op that throws spoils what depends on it and
+  // nothing else: the other ops still run. Never throws because of an op.
+  virtual std::vector<ComputationOutput> run(ComputationInputs inputs) const = 0;
+
+  // The program, readable.
+  virtual std::string to_string() const = 0;
+};
+
+using ComputationPtr = std::shared_ptr<const Computation>;
+
+// Compiles a trace to a TorchScript computation that returns `roots`.
+ComputationPtr compile(const Trace& trace, c10::ArrayRef<Value> roots);
+
+} // namespace lazyplug

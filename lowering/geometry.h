@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/DimVector.h>
+
+#include <string>
+
+#include "common/hash.h"
+
+namespace lazyplug {
+
+// How a tensor lies in its storage. Sizes and strides count elements of
+// `dtype`; `offset` is the storage offset. `conj` and `neg` are the lazy
+// conjugate and negative bits of a view; `wrapped_number` marks a tensor that
+// promotes types as the Python number it was made from.
+//
+// A geometry is called a *layout* when it describes a whole storage: offset 0,
+// no bits set. Values of the IR have layouts; reads of them have geometries.
+struct Geometry {
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  bool conj = false;
+  bool neg = false;
+  bool wrapped_number = false;
+  int64_t offset = 0;
+  c10::DimVector sizes;
+  c10::DimVector strides;
+
+  static Geometry of(const c10::TensorImpl& tensor);
+  // A contiguous layout.
+  static Geometry contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes);
+
+  int64_t numel() const;
+  size_t itemsize() const {
+    return c10::elementSize(dtype);
+  }
+  // Bytes from the start of the storage to the end of the last element.
+  size_t extent_bytes() const;
+  // No gaps and no overlaps: every element of [0, numel) is hit once.
+  bool is_dense() const;
+  // True if memory with these strides can be read as if it had `other`'s:
+  // strides of dimensions of size 1, and of empty tensors, do not matter.
+  bool same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides)
+      const;
+
+  bool has_bits() const {
+    return conj || neg || wrapped_number;
+  }
+  // True if `tensor` has exactly this geometry.
+  bool matches(const c10::TensorImpl& tensor) const;
+  bool operator==(const Geometry& other) const;
+};
+
+Hash128 hash_combine(Hash128 seed, const Geometry& geometry);
+
+// "Float[2, 3] strides=[3, 1]", and the offset and bits where they are set.
+std::string to_string(const Geometry& geometry);
+
+} // namespace lazyplug

@@ -1,0 +1,120 @@
+#include "lowering/ir.h"
+
+#include <algorithm>
+
+namespace lazyplug {
+
+Value Trace::add_device_data(at::Tensor data, Geometry layout) {
+  Node node;
+  node.kind = NodeKind::kDeviceData;
+  node.layout = own(std::move(layout));
+  node.first_scalar = static_cast<uint32_t>(leaves_.size());
+  hash_ = hash_combine(hash_, uint64_t{1});
+  hash_ = hash_combine(hash_, *node.layout);
+  leaves_.push_back(std::move(data));
+  nodes_.push_back(std::move(node));
+  return {static_cast<NodeId>(nodes_.size() - 1), 0};
+}
+
+Value Trace::add_empty(Geometry layout) {
+  Node node;
+  node.kind = NodeKind::kEmpty;
+  node.layout = own(std::move(layout));
+  pending_bytes_ += node.layout->extent_bytes();
+  hash_ = hash_combine(hash_combine(hash_, uint64_t{3}), *node.layout);
+  nodes_.push_back(std::move(node));
+  return {static_cast<NodeId>(nodes_.size() - 1), 0};
+}
+
+NodeId Trace::add_call(
+    const SignaturePtr& signature,
+    c10::ArrayRef<Operand> operands,
+    c10::ArrayRef<c10::IValue> scalars,
+    uint32_t num_written,
+    const char* location) {
+  Node& node = nodes_.emplace_back();
+  node.signature = signature;
+  node.location = location;
+  node.num_outputs = static_cast<uint32_t>(signature->outputs.size()) + num_written;
+  node.first_operand = static_cast<uint32_t>(operands_.size());
+  node.num_operands = static_cast<uint32_t>(operands.size());
+  node.first_scalar = static_cast<uint32_t>(scalars_.size());
+  node.num_scalars = static_cast<uint32_t>(scalars.size());
+  operands_.insert(operands_.end(), operands.begin(), operands.end());
+  scalars_.insert(scalars_.end(), scalars.begin(), scalars.end());
+  hash_ = hash_combine(hash_, signature->hash);
+  for (const Operand& operand : operands) {
+    hash_operand(operand);
+  }
+  for (size_t bytes : signature->output_bytes) {
+    pending_bytes_ += bytes;
+  }
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+void Trace::hash_operand(const Operand& operand) {
+  const uint64_t word = static_cast<uint64_t>(operand.value.node) << 32 |
+      static_cast<uint64_t>(operand.value.output) << 1 | (operand.view != nullptr);
+  hash_ = hash_combine(hash_, word);
+  if (operand.view) {
+    hash_ = hash_combine(hash_, *operand.view);
+  }
+}
+
+const Geometry* Trace::own(Geometry geometry) {
+  return &geometries_.emplace_back(std::move(geometry));
+}
+
+std::vector<Value> Trace::written_values(const Node& node) const {
+  std::vector<Value> written;
+  const auto operands = this->operands(node);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Value value = operands[i].value;
+    if (value.defined() && node.signature->writes_operand(i) &&
+        std::find(written.begin(), written.end(), value) == written.end()) {
+      written.push_back(value);
+    }
+  }
+  return written;
+}
+
+const Geometry& Trace::layout(Value value) const {
+  while (true) {
+    const Node& node = nodes_[value.node];
+    if (node.kind != NodeKind::kCall) {
+      return *node.layout;
+    }
+    const auto& fresh = node.signature->outputs;
+    if (value.output < fresh.size()) {
+      return fresh[value.output];
+    }
+    value = written_values(node)[value.output - fresh.size()];
+  }
+}
+
+std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots) {
+  // Nodes stand after their operands already: mark backwards, list forwards.
+  std::vector<bool> needed(trace.size());
+  for (Value root : roots) {
+    needed[root.node] = true;
+  }
+  for (NodeId id = static_cast<NodeId>(trace.size()); id-- > 0;) {
+    if (!needed[id]) {
+      continue;
+    }
+    for (const Operand& operand : trace.operands(trace.node(id))) {
+      if (operand.value.defined()) {
+        needed[operand.value.node] = true;
+      }
+    }
+  }
+  std::vector<NodeId> order;
+  for (NodeId id = 0; id < trace.size(); ++id) {
+    if (needed[id]) {
+      order.push_back(id);
+    }
+  }
+  return order;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <deque>
+#include <vector>
+
+#include "lowering/signature.h"
+
+namespace lazyplug {
+
+using NodeId = uint32_t;
+
+// An output of a node: all that a pending storage holds. Meaningful only
+// together with the trace it belongs to.
+struct Value {
+  static constexpr NodeId kNone = static_cast<NodeId>(-1);
+  NodeId node = kNone;
+  uint32_t output = 0;
+
+  bool defined() const {
+    return node != kNone;
+  }
+  bool operator==(const Value& other) const {
+    return node == other.node && output == other.output;
+  }
+};
+
+// A read of a value: whole, or through a view of it. An undefined tensor is an
+// operand without a value.
+struct Operand {
+  Value value;
+  const Geometry* view = nullptr; // owned by the trace; null: the value itself
+};
+
+enum class NodeKind : uint8_t {
+  kDeviceData, // a leaf with memory: one output, `layout`
+  kEmpty, // uninitialised memory: one output, `layout`
+  kCall, // `signature`: its fresh outputs, then one for each written value
+};
+
+// A node of the IR. Immutable once it stands in a trace, which owns it. The
+// spans point into the trace.
+struct Node {
+  NodeKind kind = NodeKind::kCall;
+  uint32_t num_outputs = 1;
+  uint32_t first_operand = 0;
+  uint32_t num_operands = 0;
+  uint32_t first_scalar = 0; // for a leaf: its index among the leaves
+  uint32_t num_scalars = 0;
+  const Geometry* layout = nullptr;
+  SignaturePtr signature;
+  const char* location = nullptr; // the user's line, interned, or null
+};
+
+// A straight-line program in the order in which the user wrote it, and the data
+// it starts from. Nodes only refer to earlier nodes, so that there is nothing
+// to sort, and no reference counts: a trace is freed as a whole.
+//
+// Locking: none. The owner (backend/device_context.h) serialises access.
+class Trace {
+ public:
+  Trace() = default;
+  Trace(Trace&&) = default;
+  Trace& operator=(Trace&&) = default;
+
+  // A leaf that reads `data`, a CPU tensor that lies as `layout` says.
+  Value add_device_data(at::Tensor data, Geometry layout);
+  Value add_empty(Geometry layout);
+  // `written_values` holds each distinct value that the call writes, in the
+  // order of its operands. Output number fresh + i of the node is what becomes
+  // of written_values[i].
+  NodeId add_call(
+      const SignaturePtr& signature,
+      c10::ArrayRef<Operand> operands,
+      c10::ArrayRef<c10::IValue> scalars,
+      uint32_t num_written,
+      const char* location);
+
+  // Keeps a geometry alive as long as the trace.
+  const Geometry* own(Geometry geometry);
+
+  bool empty() const {
+    return nodes_.empty();
+  }
+  size_t size() const {
+    return nodes_.size();
+  }
+  const std::vector<Node>& nodes() const {
+    return nodes_;
+  }
+  const Node& node(NodeId id) const {
+    return nodes_[id];
+  }
+  c10::ArrayRef<Operand> operands(const Node& node) const {
+    return c10::ArrayRef<Operand>(operands_.data() + node.first_operand, node.num_operands);
+  }
+  c10::ArrayRef<c10::IValue> scalars(const Node& node) const {
+    return c10::ArrayRef<c10::IValue>(scalars_.data() + node.first_scalar, node.num_scalars);
+  }
+  // The distinct values that a call writes, in the order of its operands.
+  std::vector<Value> written_values(const Node& node) const;
+  // The layout of the storage that holds a value.
+  const Geometry& layout(Value value) const;
+
+  // Identifies the program: everything but the data and the scalars' values.
+  Hash128 hash() const {
+    return hash_;
+  }
+  // Bytes that the program will allocate.
+  size_t pending_bytes() const {
+    return pending_bytes_;
+  }
+
+  std::vector<at::Tensor>& leaves() {
+    return leaves_;
+  }
+  const std::vector<at::Tensor>& leaves() const {
+    return leaves_;
+  }
+  std::vector<c10::IValue>& all_scalars() {
+    return scalars_;
+  }
+  const std::vector<c10::IValue>& all_scalars() const {
+    return scalars_;
+  }
+
+ private:
+  void hash_operand(const Operand& operand);
+
+  std::vector<Node> nodes_;
+  std::vector<Operand> operands_;
+  std::vector<c10::IValue> scalars_;
+  std::vector<at::Tensor> leaves_;
+  std::deque<Geometry> geometries_; // a deque: addresses stay valid
+  Hash128 hash_;
+  size_t pending_bytes_ = 0;
+};
+
+// The nodes that `roots` depend on, each after its operands.
+std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots);
+
+} // namespace lazyplug

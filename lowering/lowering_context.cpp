@@ -1,0 +1,297 @@
+#include "lowering/lowering_context.h"
+
+#include <algorithm>
+
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+using JitNode = torch::jit::Node;
+using JitValue = torch::jit::Value;
+
+c10::TypePtr scalar_type(const c10::IValue& scalar) {
+  if (scalar.isDouble()) {
+    return c10::FloatType::get();
+  }
+  if (scalar.isInt()) {
+    return c10::IntType::get();
+  }
+  return scalar.isBool() ? c10::TypePtr(c10::BoolType::get())
+                         : c10::TypePtr(c10::ComplexType::get());
+}
+
+std::vector<int64_t> ints(const c10::DimVector& dims) {
+  return {dims.begin(), dims.end()};
+}
+
+Kernel call_kernel(NodeId id, const c10::OperatorHandle& handle, size_t num_inputs) {
+  return {[handle](c10::Stack& stack) { handle.callBoxed(stack); }, num_inputs, id};
+}
+
+Kernel view_kernel(NodeId id, const Geometry& layout, const Geometry& view) {
+  return {
+      [layout, view](c10::Stack& stack) {
+        stack.back() = strided_view(stack.back().toTensor(), layout, view);
+      },
+      1,
+      id};
+}
+
+Kernel own_kernel(NodeId id, const Geometry& layout) {
+  return {
+      [layout](c10::Stack& stack) {
+        // Moved off the stack, or the stack's own reference would forbid
+        // donation.
+        at::Tensor base = std::move(stack.back()).toTensor();
+        stack.back() = own(std::move(base), layout);
+      },
+      1,
+      id};
+}
+
+Kernel empty_kernel(NodeId id, const Geometry& layout) {
+  return {[layout](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0, id};
+}
+
+Kernel generator_kernel(NodeId id) {
+  return {
+      [](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); },
+      1,
+      id};
+}
+
+Kernel list_kernel(NodeId id, size_t count, bool optional) {
+  return {
+      [count, optional](c10::Stack& stack) {
+        auto type = optional ? c10::TypePtr(c10::OptionalType::ofTensor())
+                             : c10::TypePtr(c10::TensorType::get());
+        c10::impl::GenericList list(type);
+        list.reserve(count);
+        for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+          list.push_back(std::move(stack[i]));
+        }
+        stack.resize(stack.size() - count);
+        stack.emplace_back(std::move(list));
+      },
+      count,
+      id};
+}
+
+Kernel unpack_kernel(NodeId id) {
+  return {
+      [](c10::Stack& stack) {
+        const auto tensors = std::move(stack.back()).toTensorVector();
+        stack.pop_back();
+        stack.insert(stack.end(), tensors.begin(), tensors.end());
+      },
+      1,
+      id};
+}
+
+} // namespace
+
+LoweringContext::LoweringContext(const Trace& trace) : trace_(trace) {
+  lowered_.graph = std::make_shared<torch::jit::Graph>();
+  values_.resize(trace.size());
+  add_inputs();
+}
+
+LoweredGraph LoweringContext::lower(c10::ArrayRef<Value> roots) && {
+  for (NodeId id = 0; id < trace_.size(); ++id) {
+    lower_node(id);
+  }
+  for (Value root : roots) {
+    lowered_.graph->registerOutput(values_[root.node][root.output]);
+  }
+  return std::move(lowered_);
+}
+
+void LoweringContext::add_inputs() {
+  for (NodeId id = 0; id < trace_.size(); ++id) {
+    if (trace_.node(id).kind == NodeKind::kDeviceData) {
+      values_[id].push_back(lowered_.graph->addInput());
+    }
+  }
+  for (const c10::IValue& scalar : trace_.all_scalars()) {
+    scalars_.push_back(lowered_.graph->addInput()->setType(scalar_type(scalar)));
+  }
+}
+
+void LoweringContext::lower_node(NodeId id) {
+  switch (trace_.node(id).kind) {
+    case NodeKind::kDeviceData:
+      break; // an input
+    case NodeKind::kEmpty:
+      lower_empty(id);
+      break;
+    case NodeKind::kCall:
+      lower_call(id);
+      break;
+  }
+}
+
+void LoweringContext::lower_empty(NodeId id) {
+  const Geometry& layout = *trace_.node(id).layout;
+  auto* node = add_node(
+      "lazyplug::empty",
+      {constant(static_cast<int64_t>(layout.dtype)),
+       constant(ints(layout.sizes)),
+       constant(ints(layout.strides))},
+      1,
+      empty_kernel(id, layout));
+  values_[id].push_back(node->output());
+}
+
+void LoweringContext::lower_call(NodeId id) {
+  const OpInfo& op = *trace_.node(id).signature->op;
+  const Owned owned = own_written_values(id);
+  const auto inputs = call_inputs(id, owned);
+  auto* call = add_node(
+      op.base_name().c_str(),
+      inputs,
+      op.num_returns(),
+      call_kernel(id, op.handle(), inputs.size()));
+  bind_outputs(id, call, owned);
+}
+
+LoweringContext::Owned LoweringContext::own_written_values(NodeId id) {
+  Owned owned;
+  for (Value value : trace_.written_values(trace_.node(id))) {
+    const Geometry& layout = trace_.layout(value);
+    auto* node = add_node(
+        "lazyplug::own",
+        {values_[value.node][value.output],
+         constant(ints(layout.sizes)),
+         constant(ints(layout.strides))},
+        1,
+        own_kernel(id, layout));
+    owned.emplace_back(value, node->output());
+  }
+  return owned;
+}
+
+std::vector<JitValue*> LoweringContext::call_inputs(NodeId id, const Owned& owned) {
+  const Node& node = trace_.node(id);
+  auto operands = trace_.operands(node);
+  size_t scalar = node.first_scalar;
+  std::vector<JitValue*> inputs;
+  for (const ArgBinding& arg : node.signature->args) {
+    switch (arg.kind) {
+      case ArgBinding::Kind::kConstant:
+        inputs.push_back(constant(arg.constant));
+        break;
+      case ArgBinding::Kind::kOperand:
+        inputs.push_back(operand(id, operands.front(), owned));
+        operands = operands.slice(1);
+        break;
+      case ArgBinding::Kind::kOperandList:
+        inputs.push_back(operand_list(id, operands.slice(0, arg.count), owned));
+        operands = operands.slice(arg.count);
+        break;
+      case ArgBinding::Kind::kScalar:
+        inputs.push_back(scalars_[scalar++]);
+        break;
+      case ArgBinding::Kind::kGenerator:
+        inputs.push_back(generator(id, scalars_[scalar++]));
+        break;
+    }
+  }
+  return inputs;
+}
+
+JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owned& owned) {
+  const Value value = operand.value;
+  if (!value.defined()) {
+    return constant(c10::IValue());
+  }
+  // A call that reads what it also writes must see one memory, as in eager.
+  JitValue* base = values_[value.node][value.output];
+  for (const auto& [written, replacement] : owned) {
+    base = written == value ? replacement : base;
+  }
+  if (!operand.view) {
+    return base;
+  }
+  const Geometry& layout = trace_.layout(value);
+  const Geometry& view = *operand.view;
+  auto* node = add_node(
+      "lazyplug::strided_view",
+      {base,
+       constant(ints(layout.sizes)),
+       constant(ints(layout.strides)),
+       constant(static_cast<int64_t>(view.dtype)),
+       constant(ints(view.sizes)),
+       constant(ints(view.strides)),
+       constant(view.offset),
+       constant(view.conj),
+       constant(view.neg),
+       constant(view.wrapped_number)},
+      1,
+      view_kernel(id, layout, view));
+  return node->output();
+}
+
+JitValue* LoweringContext::operand_list(
+    NodeId id,
+    c10::ArrayRef<Operand> operands,
+    const Owned& owned) {
+  std::vector<JitValue*> elements;
+  bool optional = false;
+  for (const Operand& element : operands) {
+    optional |= !element.value.defined();
+    elements.push_back(operand(id, element, owned));
+  }
+  auto* list = add_node(
+      "prim::ListConstruct",
+      elements,
+      1,
+      list_kernel(id, elements.size(), optional));
+  list->output()->setType(c10::ListType::create(
+      optional ? c10::TypePtr(c10::OptionalType::ofTensor())
+               : c10::TypePtr(c10::TensorType::get())));
+  return list->output();
+}
+
+JitValue* LoweringContext::generator(NodeId id, JitValue* seed) {
+  auto* node = add_node("lazyplug::generator", {seed}, 1, generator_kernel(id));
+  node->output()->setType(c10::OptionalType::create(c10::GeneratorType::get()));
+  return node->output();
+}
+
+void LoweringContext::bind_outputs(NodeId id, JitNode* call, const Owned& owned) {
+  auto& outputs = values_[id];
+  const auto& returns = trace_.node(id).signature->returns;
+  for (size_t i = 0; i < returns.size(); ++i) {
+    if (returns[i].kind == ReturnBinding::Kind::kFresh) {
+      outputs.push_back(call->output(i));
+    } else if (returns[i].kind == ReturnBinding::Kind::kFreshList) {
+      call->output(i)->setType(c10::ListType::ofTensors());
+      auto* unpack = add_node(
+          "prim::ListUnpack", {call->output(i)}, returns[i].index, unpack_kernel(id));
+      for (auto* element : unpack->outputs()) {
+        outputs.push_back(element);
+      }
+    }
+  }
+  for (const auto& [written, replacement] : owned) {
+    outputs.push_back(replacement);
+  }
+}
+
+JitValue* LoweringContext::constant(const c10::IValue& value) {
+  return lowered_.graph->insertConstant(value);
+}
+
+JitNode* LoweringContext::add_node(
+    const char* kind,
+    c10::ArrayRef<JitValue*> inputs,
+    size_t num_outputs,
+    Kernel kernel) {
+  auto* node = lowered_.graph->create(c10::Symbol::fromQualString(kind), inputs, num_outputs);
+  lowered_.graph->insertNode(node);
+  lowered_.kernels.emplace(node, std::move(kernel));
+  return node;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// How a node of a lowered graph is run: `run` takes the first `num_inputs`
+// inputs from the stack and leaves the outputs there.
+struct Kernel {
+  std::function<void(c10::Stack&)> run;
+  size_t num_inputs = 0;
+  NodeId origin = Value::kNone; // the IR node it comes from, for error messages
+};
+
+// A trace as a TorchScript graph. Its inputs are the trace's leaves, then its
+// scalars; its outputs the roots. `kernels` names, for each node that is not a
+// constant, exactly the overload that was recorded.
+struct LoweredGraph {
+  std::shared_ptr<torch::jit::Graph> graph;
+  std::unordered_map<const torch::jit::Node*, Kernel> kernels;
+};
+
+// Translates a trace, node by node, into a TorchScript graph.
+class LoweringContext {
+ public:
+  explicit LoweringContext(const Trace& trace);
+
+  LoweredGraph lower(c10::ArrayRef<Value> roots) &&;
+
+ private:
+  using Owned = std::vector<std::pair<Value, torch::jit::Value*>>;
+
+  void add_inputs();
+  void lower_node(NodeId id);
+  void lower_empty(NodeId id);
+  void lower_call(NodeId id);
+
+  // Makes each written value private, so that the call may write it in place.
+  Owned own_written_values(NodeId id);
+  std::vector<torch::jit::Value*> call_inputs(NodeId id, const Owned& owned);
+  torch::jit::Value* operand(NodeId id, const Operand& operand, const Owned& owned);
+  torch::jit::Value* operand_list(
+      NodeId id,
+      c10::ArrayRef<Operand> operands,
+      const Owned& owned);
+  torch::jit::Value* generator(NodeId id, torch::jit::Value* seed);
+  void bind_outputs(NodeId id, torch::jit::Node* call, const Owned& owned);
+
+  torch::jit::Value* constant(const c10::IValue& value);
+  torch::jit::Node* add_node(
+      const char* kind,
+      c10::ArrayRef<torch::jit::Value*> inputs,
+      size_t num_outputs,
+      Kernel kernel);
+
+  const Trace& trace_;
+  LoweredGraph lowered_;
+  std::vector<std::vector<torch::jit::Value*>> values_; // by node, by output
+  std::vector<torch::jit::Value*> scalars_;
+};
+
+} // namespace lazyplug

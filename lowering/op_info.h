@@ -1,0 +1,116 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lazyplug {
+
+// What an argument is to the tracer.
+enum class ArgKind : uint8_t {
+  kTensor, // Tensor or Tensor?
+  kTensorList, // Tensor[] or Tensor?[]
+  kScalar, // number, number?, float or float?: may change from call to call
+  kGenerator, // Generator?
+  kDevice, // Device or Device?
+  kConstant, // anything else: part of the operation's identity
+};
+
+struct ArgInfo {
+  ArgKind kind;
+  bool written; // the schema, or the op's traits, say that the call writes it
+};
+
+// Facts about an op that its schema does not tell. Rows of such facts stand in
+// backend/op_traits.cpp, each with its reason.
+struct OpTraits {
+  // Scalars decide the output's shape, so they are constants.
+  bool scalars_are_constants = false;
+  // Arguments that are written although the schema does not say so ...
+  std::vector<std::string> hidden_writes = {};
+  // ... but only if this bool argument is true (empty: always).
+  std::string hidden_writes_if = {};
+  // Index tensors in this argument may live on the CPU.
+  std::string cpu_indices = {};
+};
+
+// An operator as the tracer and the lowering see it. Immutable, and alive as
+// long as the process: refer to it by pointer.
+class OpInfo {
+ public:
+  OpInfo(c10::OperatorHandle handle, const OpTraits& traits);
+
+  const c10::OperatorHandle& handle() const {
+    return handle_;
+  }
+  // "aten::add.Tensor"
+  const std::string& name() const {
+    return name_;
+  }
+  // "aten::add"
+  const std::string& base_name() const {
+    return handle_.schema().name();
+  }
+  const std::vector<ArgInfo>& args() const {
+    return args_;
+  }
+  size_t num_args() const {
+    return args_.size();
+  }
+  size_t num_returns() const {
+    return handle_.schema().returns().size();
+  }
+  // True if a call may write one of its arguments.
+  bool writes() const {
+    return writes_;
+  }
+  // The bool argument that decides whether hidden writes happen, or -1.
+  int hidden_writes_if() const {
+    return hidden_writes_if_;
+  }
+  bool hidden_write(size_t arg) const {
+    return hidden_writes_.size() > arg && hidden_writes_[arg];
+  }
+  // Draws random numbers from its Generator argument.
+  bool random() const {
+    return random_;
+  }
+  // The argument whose tensors may live on the CPU, or -1.
+  int cpu_indices() const {
+    return cpu_indices_;
+  }
+  // For each return, the argument it is an alias of, or -1.
+  const std::vector<int>& return_aliases() const {
+    return return_aliases_;
+  }
+  // False if the op can never be traced: it returns something that is not a
+  // tensor, its output's shape depends on data, or takes arguments that a
+  // graph cannot hold.
+  bool traceable() const {
+    return not_traceable_because_.empty();
+  }
+  const std::string& not_traceable_because() const {
+    return not_traceable_because_;
+  }
+
+ private:
+  void read_arguments(const OpTraits& traits);
+  void read_returns();
+  void judge_traceability();
+  int argument_index(const std::string& name) const;
+
+  c10::OperatorHandle handle_;
+  std::string name_;
+  std::vector<ArgInfo> args_;
+  std::vector<bool> hidden_writes_;
+  std::vector<int> return_aliases_;
+  int hidden_writes_if_ = -1;
+  int cpu_indices_ = -1;
+  bool writes_ = false;
+  bool random_ = false;
+  std::string not_traceable_because_;
+};
+
+} // namespace lazyplug

@@ -1,0 +1,124 @@
+#include "lowering/runtime_ops.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/library.h>
+
+namespace lazyplug {
+
+at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
+  TORCH_INTERNAL_ASSERT(
+      tensor.scalar_type() == layout.dtype && tensor.sizes() == c10::IntArrayRef(layout.sizes),
+      "a kernel returned ", tensor.scalar_type(), tensor.sizes(),
+      " where its Meta kernel promised ", to_string(layout));
+  if (tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
+      layout.same_memory(tensor.sizes(), tensor.strides())) {
+    return tensor;
+  }
+  at::Tensor copy = empty(layout);
+  copy.copy_(tensor);
+  return copy;
+}
+
+at::Tensor strided_view(
+    const at::Tensor& base,
+    const Geometry& layout,
+    const Geometry& view) {
+  return make_cpu_tensor(ensure_layout(base, layout).storage(), view);
+}
+
+at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry) {
+  auto tensor = at::detail::make_tensor_base<c10::TensorImpl>(
+      std::move(storage),
+      c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(geometry.dtype));
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
+  if (geometry.conj) {
+    impl->_set_conj(true);
+  }
+  if (geometry.neg) {
+    impl->_set_neg(true);
+  }
+  if (geometry.wrapped_number) {
+    impl->set_wrapped_number(true);
+  }
+  return at::Tensor(std::move(tensor));
+}
+
+at::Tensor own(at::Tensor base, const Geometry& layout) {
+  const at::Tensor arranged = ensure_layout(base, layout);
+  base.reset();
+  if (arranged.use_count() == 1 && arranged.storage().use_count() == 1) {
+    return arranged;
+  }
+  at::Tensor copy = empty(layout);
+  copy.copy_(arranged);
+  return copy;
+}
+
+at::Tensor empty(const Geometry& layout) {
+  return at::empty_strided(layout.sizes, layout.strides, layout.dtype);
+}
+
+at::Generator seeded_generator(int64_t seed) {
+  return at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
+}
+
+namespace {
+
+Geometry geometry(
+    at::ScalarType dtype,
+    at::IntArrayRef sizes,
+    at::IntArrayRef strides,
+    int64_t offset = 0) {
+  Geometry result;
+  result.dtype = dtype;
+  result.offset = offset;
+  result.sizes = sizes;
+  result.strides = strides;
+  return result;
+}
+
+at::Tensor strided_view_op(
+    const at::Tensor& base,
+    at::IntArrayRef layout_sizes,
+    at::IntArrayRef layout_strides,
+    at::ScalarType dtype,
+    at::IntArrayRef sizes,
+    at::IntArrayRef strides,
+    int64_t offset,
+    bool conj,
+    bool neg,
+    bool wrapped_number) {
+  Geometry view = geometry(dtype, sizes, strides, offset);
+  view.conj = conj;
+  view.neg = neg;
+  view.wrapped_number = wrapped_number;
+  return strided_view(
+      base, geometry(base.scalar_type(), layout_sizes, layout_strides), view);
+}
+
+at::Tensor own_op(at::Tensor base, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const auto dtype = base.scalar_type();
+  return own(std::move(base), geometry(dtype, sizes, strides));
+}
+
+at::Tensor empty_op(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return empty(geometry(dtype, sizes, strides));
+}
+
+TORCH_LIBRARY(lazyplug, m) {
+  m.def(
+      "strided_view(Tensor(a) base, int[] layout_sizes, int[] layout_strides, "
+      "ScalarType dtype, int[] sizes, int[] strides, int offset, bool conj, bool neg, "
+      "bool wrapped_number) "
+      "-> Tensor(a)",
+      strided_view_op);
+  m.def("own(Tensor base, int[] sizes, int[] strides) -> Tensor", own_op);
+  m.def("empty(ScalarType dtype, int[] sizes, int[] strides) -> Tensor", empty_op);
+  m.def("generator(int seed) -> Generator?", seeded_generator);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include "lowering/geometry.h"
+
+// What lowered graphs call besides ATen. Each function is also registered as a
+// TorchScript op in the namespace `lazyplug`, so that a graph prints, and runs
+// on TorchScript's own interpreter, like any other.
+namespace lazyplug {
+
+// The run-time layout check: kernels do not always return the strides that
+// their Meta kernels promised. Returns `tensor` itself if it lies as `layout`
+// says, else a copy that does. The shape and dtype must be as promised.
+at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout);
+
+// A tensor over the memory of `base`, which is first made to lie as `layout`.
+at::Tensor strided_view(
+    const at::Tensor& base,
+    const Geometry& layout,
+    const Geometry& view);
+
+// A CPU tensor over `storage`, without autograd or version tracking.
+at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry);
+
+// Memory that a mutation may write: `base` itself if nobody else can see it
+// (it is donated), else a copy that lies as `layout`.
+at::Tensor own(at::Tensor base, const Geometry& layout);
+
+at::Tensor empty(const Geometry& layout);
+
+// A CPU generator in a state that depends on `seed` alone.
+at::Generator seeded_generator(int64_t seed);
+
+} // namespace lazyplug

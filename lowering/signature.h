@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <vector>
+
+#include "common/hash.h"
+#include "lowering/geometry.h"
+#include "lowering/op_info.h"
+
+namespace lazyplug {
+
+// Where one argument of a call comes from.
+struct ArgBinding {
+  enum class Kind : uint8_t {
+    kConstant, // `constant`
+    kOperand, // the next operand of the node
+    kOperandList, // the next `count` operands
+    kScalar, // the next scalar of the node
+    kGenerator, // a generator seeded with the next scalar of the node
+  };
+  Kind kind = Kind::kConstant;
+  uint32_t count = 0;
+  c10::IValue constant;
+};
+
+// What one return of a call is.
+struct ReturnBinding {
+  enum class Kind : uint8_t {
+    kFresh, // the next fresh output
+    kFreshList, // a list of the next `index` fresh outputs
+    kArgument, // the argument number `index` itself
+    kUndefined,
+  };
+  Kind kind = Kind::kFresh;
+  uint32_t index = 0;
+};
+
+// Everything about a call that its key decides: the op, its constants, and the
+// layouts of what it returns. Shared by all calls with the same key; immutable.
+struct Signature : c10::intrusive_ptr_target {
+  const OpInfo* op = nullptr;
+  // Identifies the op, and for each argument its geometry or constant.
+  Hash128 key;
+  Hash128 hash; // of the key and the outputs
+  std::vector<ArgBinding> args;
+  std::vector<ReturnBinding> returns;
+  std::vector<Geometry> operands; // as the call sees them; undefined: no dtype
+  std::vector<Geometry> outputs; // the layouts of the fresh outputs
+  std::vector<size_t> output_bytes; // of their storages
+  // True for operands that the call writes; empty if it writes none.
+  std::vector<bool> written;
+
+  bool writes_operand(size_t i) const {
+    return !written.empty() && written[i];
+  }
+};
+
+using SignaturePtr = c10::intrusive_ptr<const Signature>;
+
+} // namespace lazyplug

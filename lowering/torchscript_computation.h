@@ -1,0 +1,73 @@
+#pragma once
+
+#include "lowering/computation.h"
+#include "lowering/lowering_context.h"
+
+namespace lazyplug {
+
+// Runs a lowered graph as a flat list of instructions over registers.
+//
+// Why not TorchScript's interpreter: it drops its registers when an op throws,
+// and then results that do not depend on that op are lost too. The graph is
+// nevertheless plain TorchScript: `graph()` runs on torch::jit::Code.
+class TorchScriptComputation final : public Computation {
+ public:
+  // `trace` tells what to name in error messages.
+  TorchScriptComputation(LoweredGraph lowered, const Trace& trace);
+
+  std::vector<ComputationOutput> run(ComputationInputs inputs) const override;
+  std::string to_string() const override;
+
+  const std::shared_ptr<torch::jit::Graph>& graph() const {
+    return graph_;
+  }
+  size_t num_instructions() const {
+    return instructions_.size();
+  }
+
+ private:
+  using Registers = std::vector<c10::IValue>;
+  using Errors = std::vector<std::exception_ptr>; // by register
+
+  // A read of a register, or of a constant. The last read takes the value, so
+  // that memory is freed, or reused, as early as possible.
+  struct Read {
+    enum class Kind : uint8_t { kConstant, kCopy, kTake };
+    Kind kind;
+    uint32_t index;
+  };
+  struct Instruction {
+    std::function<void(c10::Stack&)> run;
+    std::vector<Read> reads;
+    uint32_t first_output; // registers of a node's outputs are consecutive
+    std::vector<bool> used_outputs;
+    SignaturePtr origin; // of the call it belongs to, for error messages
+    const char* location;
+  };
+
+  uint32_t add_register(const torch::jit::Value* value);
+  void add_instruction(const torch::jit::Node* node, Kernel kernel, const Trace& trace);
+  void add_constant(const torch::jit::Node* node);
+  void mark_last_reads();
+
+  Registers load(ComputationInputs inputs) const;
+  void execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const;
+  void execute_after_error(
+      size_t failed,
+      Registers& registers,
+      c10::Stack& stack,
+      Errors& errors) const;
+  void spoil(const Instruction& instruction, const std::exception_ptr& error, Errors& errors) const;
+  std::exception_ptr find_error(const Instruction& instruction, const Errors& errors) const;
+  std::exception_ptr current_error(const Instruction& instruction) const;
+  std::vector<ComputationOutput> collect(Registers& registers, const Errors& errors) const;
+
+  std::shared_ptr<torch::jit::Graph> graph_;
+  std::vector<Instruction> instructions_;
+  std::vector<c10::IValue> constants_;
+  std::vector<Read> roots_;
+  uint32_t num_registers_ = 0;
+  std::unordered_map<const torch::jit::Value*, Read> reads_; // only while compiling
+};
+
+} // namespace lazyplug

@@ -1,0 +1,98 @@
+#include "lowering/verify.h"
+
+#include <set>
+#include <utility>
+
+#include "lowering/dump.h"
+
+namespace lazyplug {
+namespace {
+
+using Key = std::pair<NodeId, uint32_t>;
+
+struct BindingCounts {
+  size_t operands = 0;
+  size_t scalars = 0;
+};
+
+BindingCounts count_bindings(const Signature& signature) {
+  BindingCounts counts;
+  for (const ArgBinding& arg : signature.args) {
+    counts.operands += arg.kind == ArgBinding::Kind::kOperand;
+    counts.operands += arg.kind == ArgBinding::Kind::kOperandList ? arg.count : 0;
+    counts.scalars += arg.kind == ArgBinding::Kind::kScalar ||
+        arg.kind == ArgBinding::Kind::kGenerator;
+  }
+  return counts;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Trace& trace) : trace_(trace) {}
+
+  void check_node(NodeId id) {
+    const Node& node = trace_.node(id);
+    if (node.kind != NodeKind::kCall) {
+      return;
+    }
+    const auto counts = count_bindings(*node.signature);
+    TORCH_INTERNAL_ASSERT(
+        counts.operands == node.num_operands && counts.scalars == node.num_scalars,
+        "%", id, " of ", node.signature->op->name(), " has ", node.num_operands,
+        " operands and ", node.num_scalars, " scalars; its signature binds ",
+        counts.operands, " and ", counts.scalars);
+    for (const Operand& operand : trace_.operands(node)) {
+      if (operand.value.defined()) {
+        check_operand(id, operand);
+      }
+    }
+    for (Value value : trace_.written_values(node)) {
+      overwritten_.insert({value.node, value.output});
+    }
+  }
+
+  void check_root(Value root) {
+    TORCH_INTERNAL_ASSERT(exists(root), "root %", root.node, " does not exist");
+    TORCH_INTERNAL_ASSERT(
+        overwritten_.count({root.node, root.output}) == 0,
+        "root has been written over: ", to_text(trace_, root.node));
+    TORCH_INTERNAL_ASSERT(
+        roots_.insert({root.node, root.output}).second,
+        "two storages hold one value: ", to_text(trace_, root.node));
+  }
+
+ private:
+  bool exists(Value value) const {
+    return value.node < trace_.size() && value.output < trace_.node(value.node).num_outputs;
+  }
+
+  void check_operand(NodeId id, const Operand& operand) const {
+    const Value value = operand.value;
+    TORCH_INTERNAL_ASSERT(
+        value.node < id && exists(value), "%", id, " reads %", value.node, ".", value.output);
+    TORCH_INTERNAL_ASSERT(
+        overwritten_.count({value.node, value.output}) == 0,
+        "reads what has been written over: ", to_text(trace_, id));
+    TORCH_INTERNAL_ASSERT(
+        !operand.view || operand.view->extent_bytes() <= trace_.layout(value).extent_bytes(),
+        "a view leaves its storage: ", to_text(trace_, id));
+  }
+
+  const Trace& trace_;
+  std::set<Key> overwritten_;
+  std::set<Key> roots_;
+};
+
+} // namespace
+
+void verify(const Trace& trace, c10::ArrayRef<Value> roots) {
+  Verifier verifier(trace);
+  for (NodeId id = 0; id < trace.size(); ++id) {
+    verifier.check_node(id);
+  }
+  for (Value root : roots) {
+    verifier.check_root(root);
+  }
+}
+
+} // namespace lazyplug

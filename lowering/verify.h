@@ -1,0 +1,16 @@
+#pragma once
+
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// The IR's specification, executable: throws, naming the node, if the trace or
+// its roots break a rule that lowering relies on.
+//  1. An operand refers to an output of an earlier node.
+//  2. A call has as many operands and scalars as its signature binds.
+//  3. A view stays inside the storage of the value that it reads.
+//  4. A value that a call has written is not read again: its successor is.
+//  5. Roots exist, are distinct, and have not been written over.
+void verify(const Trace& trace, c10::ArrayRef<Value> roots);
+
+} // namespace lazyplug

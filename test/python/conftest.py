@@ -1,0 +1,44 @@
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+# Read when the plugin is loaded, which `import torch` does.
+os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
+
+import torch  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "bench"), str(Path(__file__).parent)]
+
+import helpers  # noqa: E402  (needs the paths above)
+
+
+def pytest_configure(config):
+    # The tensors are small: more threads would only wait for each other.
+    torch.set_num_threads(int(os.environ.get("LAZYPLUG_TEST_THREADS", "1")))
+    config.addinivalue_line("markers", "lazy_only: looks at the work of the lazy device, meaningless on another")
+
+
+def pytest_collection_modifyitems(items):
+    if helpers.IS_LAZY:
+        return
+    for item in items:
+        if "lazy_only" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason=f"device under test is {helpers.DEVICE}"))
+
+
+@pytest.fixture(scope="session")
+def device():
+    return helpers.DEVICE
+
+
+@pytest.fixture(autouse=True)
+def reproducible():
+    torch.manual_seed(0)
+    yield
+    # What a failed test left pending must not run, or raise, inside the next one.
+    with contextlib.suppress(Exception):
+        helpers.finish_pending()

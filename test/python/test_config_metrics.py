@@ -1,0 +1,89 @@
+"""The settings and the metrics, seen from Python."""
+
+import pytest
+import torch
+from helpers import work
+
+import torch_lazyplug
+from torch_lazyplug import config, metrics
+
+pytestmark = pytest.mark.lazy_only
+
+
+@pytest.fixture
+def restored_flags():
+    before = {name: config.get(name) for name in config.names()}
+    yield
+    for name, value in before.items():
+        config.set(name, value)
+
+
+def test_every_flag_has_value_documentation_and_variable():
+    for name, flag in config.describe().items():
+        assert isinstance(flag["value"], (bool, int, str)), name
+        assert flag["doc"] and flag["env"], name
+        assert all(variable.startswith(("LAZYPLUG_", "LTC_")) for variable in flag["env"]), name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("debug", True), ("debug", False), ("cache_size", 7), ("force_fallback", "aten::relu")]
+)
+def test_flags_keep_value_and_type(name, value, restored_flags):
+    config.set(name, value)
+    assert config.get(name) == value
+    assert type(config.get(name)) is type(value)
+
+
+@pytest.mark.parametrize("name", ["debug", "launch_blocking", "fallback", "force_fallback"])
+def test_named_helpers(name, restored_flags):
+    value = {"debug": True, "launch_blocking": True, "fallback": "error", "force_fallback": "aten::relu"}[name]
+    getattr(config, f"set_{name}")(value)
+    assert getattr(config, f"get_{name}")() == config.get(name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("no_such_flag", 1), ("cache_size", 0), ("cache_size", "x"), ("debug", 2), ("fallback", "no")]
+)
+def test_bad_flags_raise_and_change_nothing(name, value):
+    before = config.describe()
+    with pytest.raises(ValueError, match=name):
+        config.set(name, value)
+    assert config.describe() == before
+
+
+def test_unknown_metrics():
+    assert metrics.counter_value("NoSuchCounter") is None
+    assert metrics.metric_data("NoSuchTimer") is None
+
+
+def test_work_is_counted_and_reset():
+    metrics.reset()
+    (torch.ones(2, device="lazy") + 1).tolist()
+    names = metrics.counter_names()
+    assert names == sorted(names)
+    assert metrics.counter_value("Flush") == 1
+    assert "Flush" in torch_lazyplug.metrics_report()
+    assert "Flush" in metrics.short_report()
+    for name in metrics.metric_names():
+        data = metrics.metric_data(name)
+        assert 0 < data["min_ns"] <= data["max_ns"] <= data["total_ns"], name
+    metrics.reset()
+    assert metrics.counter_names() == []
+    assert metrics.executed_fallback_ops() == []
+
+
+def test_graph_text():
+    x = torch.ones(2, device="lazy") + 1
+    assert "add" in torch_lazyplug.get_tensors_text([x])
+    with pytest.raises(ValueError, match="unknown IR format 'png'"):
+        torch_lazyplug.debug.dump_ir([x], "png")
+
+
+def test_to_cpu_synchronizes_once():
+    x = torch.ones(2, device="lazy")
+    with work() as done:
+        result = torch_lazyplug.to_cpu({"a": x + 1, "b": [x + 2, torch.zeros(1), "text"]})
+    assert result["a"].tolist() == [2, 2]
+    assert result["b"][0].tolist() == [3, 3]
+    assert result["b"][2] == "text"
+    assert done.flushes == 1

@@ -1,0 +1,80 @@
+"""The layering of the C++ sources, and the script that checks it."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.smoke
+
+
+def load_tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check_includes = load_tool("check_includes")
+
+
+def problems_of(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"// A file.\n{line}\n")
+    return check_includes.check(tmp_path)
+
+
+def test_includes_point_down():
+    assert check_includes.check(ROOT) == []
+
+
+def test_every_layer_is_checked():
+    checked = {check_includes.layer_of(path.relative_to(ROOT)) for path in check_includes.sources(ROOT)}
+    assert checked == {"common", "device", "lowering", "backend", "torch_lazyplug"}
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("common/a.h", '#include "device/b.h"'),
+        ("device/a.cpp", '#include "lowering/b.h"'),
+        ("lowering/a.cpp", '#include "device/b.h"'),
+        ("lowering/passes/a.cpp", '#include "backend/b.h"'),
+        ("backend/a.cpp", '  #  include "torch_lazyplug/csrc/b.h"'),
+        ("backend/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
+        ("torch_lazyplug/csrc/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
+        ("device/a.cpp", '#include "stream.h"'),
+        ("device/a.cpp", '#include "../common/config.h"'),
+        ("device/a.cpp", "#include <backend/b.h>"),
+        ("device/a.cpp", '#include "test/cpp/helpers.h"'),
+        ("test/cpp/device/a.cpp", '#include "backend/b.h"'),
+        ("test/cpp/backend/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
+    ],
+)
+def test_forbidden_include(tmp_path, file, line):
+    (problem,) = problems_of(tmp_path, file, line)
+    assert problem.startswith(f"{file}:2: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("common/a.cpp", '#include "common/a.h"'),
+        ("device/a.cpp", '#include "common/config.h"'),
+        ("lowering/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
+        ("backend/a.cpp", '#include "lowering/ir.h"'),
+        ("backend/a.cpp", '#include "device/stream.h"'),
+        ("torch_lazyplug/csrc/a.cpp", '#include "backend/executor.h"'),
+        ("torch_lazyplug/csrc/a.cpp", "#include <torch/csrc/utils/pybind.h>"),
+        ("test/cpp/lowering/a.cpp", '#include "lowering/ir.h"'),
+        ("test/cpp/lowering/a.cpp", '#include "test/cpp/lowering/helpers.h"'),
+        ("test/cpp/lowering/a.cpp", '#include "helpers.h"'),
+        ("device/a.cpp", "#include <vector>"),
+        ("device/a.cpp", '// #include "backend/b.h"'),
+    ],
+)
+def test_allowed_include(tmp_path, file, line):
+    assert problems_of(tmp_path, file, line) == []

@@ -1,0 +1,16 @@
+"""Makes PyTorch know the device: its name, the module ``torch.lazy`` and methods such as ``Tensor.lazy()``."""
+
+import torch
+
+from torch_lazyplug import lazy
+
+
+def register_backend() -> None:
+    """Registers the device with PyTorch; does nothing if that has been done."""
+    if getattr(torch, "lazy", None) is lazy:
+        return
+    torch.utils.rename_privateuse1_backend("lazy")
+    torch._register_device_module("lazy", lazy)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
+    )

@@ -1,0 +1,102 @@
+"""Materialises lazy memory before Python hands out its address.
+
+A lazy tensor's storage may have no memory yet. Ops go through the dispatcher and know; the few methods below read the
+memory behind its back, so each is wrapped: for a lazy tensor or storage it first runs what is pending. Getting hold of
+a storage reads nothing, so ``Tensor.untyped_storage`` needs no wrapper and costs no synchronisation.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from torch_lazyplug import _C
+
+Accessor = Callable[..., Any]
+
+# Methods without arguments that return the address of the tensor's memory.
+_TENSOR_METHODS = ("data_ptr", "const_data_ptr")
+
+# Functions of torch._C that export a tensor's memory.
+_EXPORT_FUNCTIONS = ("_to_dlpack", "_to_dlpack_versioned")
+
+# Methods that read or write the memory of a storage, or refuse a storage that has none.
+_STORAGE_METHODS = (
+    "__getitem__",
+    "__setitem__",
+    "_byteswap",
+    "_set_from_file",
+    "_write_file",
+    "data_ptr",
+    "fill_",
+    "resize_",
+)
+
+# The same, with another storage as an argument.
+_STORAGE_PAIR_METHODS = ("_swap_data_ptr_", "copy_")
+
+
+def install() -> None:
+    """Wraps the accessors; does nothing if that has been done."""
+    if hasattr(torch.Tensor.data_ptr, "__wrapped__"):
+        return
+    _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
+    _wrap(torch._C, _EXPORT_FUNCTIONS, _export_function)
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = torch._C._to_dlpack
+    _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
+    _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
+
+
+def _wrap(owner: Any, names: tuple[str, ...], wrapper: Callable[[Accessor], Accessor]) -> None:
+    for name in names:
+        setattr(owner, name, wrapper(getattr(owner, name)))
+
+
+def _tensor_method(accessor: Accessor) -> Accessor:
+    @functools.wraps(accessor)
+    def wrapper(tensor: torch.Tensor) -> Any:
+        if has_torch_function_unary(tensor):
+            return handle_torch_function(wrapper, (tensor,), tensor)
+        # The cheap test settles most calls.
+        if not tensor.is_cpu and tensor.device.type == "lazy":
+            _C._lazy._materialize(tensor)
+        return accessor(tensor)
+
+    return wrapper
+
+
+def _export_function(accessor: Accessor) -> Accessor:
+    @functools.wraps(accessor)
+    def wrapper(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if tensor.device.type == "lazy":
+            _C._lazy._materialize(tensor)
+        return accessor(tensor, *args, **kwargs)
+
+    return wrapper
+
+
+def _storage_method(accessor: Accessor) -> Accessor:
+    @functools.wraps(accessor)
+    def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        _materialize_storage(storage)
+        return accessor(storage, *args, **kwargs)
+
+    return wrapper
+
+
+def _storage_pair_method(accessor: Accessor) -> Accessor:
+    @functools.wraps(accessor)
+    def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        for argument in (storage, *args, *kwargs.values()):
+            if isinstance(argument, torch.UntypedStorage):
+                _materialize_storage(argument)
+        return accessor(storage, *args, **kwargs)
+
+    return wrapper
+
+
+def _materialize_storage(storage: torch.UntypedStorage) -> None:
+    if storage.device.type == "lazy":
+        _C._lazy._materialize_storage(storage)

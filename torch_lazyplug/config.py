@@ -1,0 +1,82 @@
+"""The plugin's settings. Each is a flag of one C++ registry, and takes its first value from the environment."""
+
+from typing import Any
+
+from torch_lazyplug import _C
+
+__all__ = [
+    "describe",
+    "get",
+    "get_debug",
+    "get_fallback",
+    "get_force_fallback",
+    "get_launch_blocking",
+    "names",
+    "set",
+    "set_debug",
+    "set_fallback",
+    "set_force_fallback",
+    "set_launch_blocking",
+]
+
+FlagValue = bool | int | str
+
+
+def names() -> list[str]:
+    """The names of all flags."""
+    return _C._config.names()
+
+
+def get(name: str) -> FlagValue:
+    """The value of a flag. Raises ``ValueError`` if there is none of that name."""
+    return _C._config.get(name)
+
+
+def set(name: str, value: FlagValue) -> None:
+    """Changes a flag. Raises ``ValueError``, and changes nothing, for an unknown name or a forbidden value."""
+    _C._config.set(name, str(value))
+
+
+def describe() -> dict[str, dict[str, Any]]:
+    """Of each flag: its ``value``, what it does (``doc``) and the environment variables that set it (``env``)."""
+    return {name: {"value": get(name), "doc": _C._config.doc(name), "env": _C._config.env(name)} for name in names()}
+
+
+def get_force_fallback() -> str:
+    """The ops that always run eagerly on the CPU."""
+    return get("force_fallback")
+
+
+def set_force_fallback(ops: str) -> None:
+    """Makes ops run eagerly on the CPU: names or globs separated by commas, as in ``aten::add.Tensor,aten::conv*``."""
+    set("force_fallback", ops)
+
+
+def get_fallback() -> str:
+    """What happens to ops that cannot be recorded."""
+    return get("fallback")
+
+
+def set_fallback(mode: str) -> None:
+    """``silent`` or ``warn``: such ops run on the CPU; ``error``: they raise."""
+    set("fallback", mode)
+
+
+def get_debug() -> bool:
+    """Whether causes and Python lines are kept."""
+    return get("debug")
+
+
+def set_debug(enabled: bool) -> None:
+    """Keeps causes and Python lines of what is recorded from now on."""
+    set("debug", enabled)
+
+
+def get_launch_blocking() -> bool:
+    """Whether every op runs at once."""
+    return get("launch_blocking")
+
+
+def set_launch_blocking(enabled: bool) -> None:
+    """Runs every op when it is called and waits for it, so that errors that depend on values raise at their line."""
+    set("launch_blocking", enabled)

@@ -1,0 +1,23 @@
+// The parts of the extension module. Each init function adds one submodule and contains nothing but bindings.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace lazyplug {
+
+// _C._device: runtime, streams, generators and fork state; see device/.
+void init_device_bindings(py::module& m);
+
+// _C._config: the flags of common/config.h.
+void init_config_bindings(py::module& m);
+
+// _C._metrics: counters and timers of common/metrics.h.
+void init_metrics_bindings(py::module& m);
+
+// _C._lazy: tracing and execution; see backend/.
+void init_lazy_bindings(py::module& m);
+
+// Lets the backend name the user's Python line.
+void install_location_finder();
+
+} // namespace lazyplug

@@ -1,0 +1,41 @@
+#include "torch_lazyplug/csrc/bindings.h"
+
+#include "device/fork.h"
+#include "device/generator.h"
+#include "device/runtime.h"
+#include "device/stream.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+namespace lazyplug {
+
+void init_device_bindings(py::module& m) {
+  using torch::wrap_pybind_function;
+  using torch::wrap_pybind_function_no_gil;
+  py::module device = m.def_submodule("_device");
+
+  device.def("init", wrap_pybind_function([] {
+               ensure_initialized();
+               // PyTorch keeps a flag of its own, which a forked child must not inherit.
+               torch::utils::register_fork_handler_for_device_init(kLazyDevice);
+             }));
+  device.def("check_not_bad_fork", wrap_pybind_function(check_not_bad_fork));
+  device.def("is_in_bad_fork", is_in_bad_fork);
+
+  device.def("device_count", wrap_pybind_function(device_count));
+  device.def("device_count_or_zero", device_count_or_zero);
+  device.def("current_device", current_device);
+  device.def("set_device", wrap_pybind_function(set_device));
+  device.def("maybe_exchange_device", wrap_pybind_function(maybe_exchange_device));
+  device.def("synchronize", wrap_pybind_function_no_gil(synchronize_device));
+
+  device.def("current_stream", wrap_pybind_function(current_stream));
+  device.def("default_stream", wrap_pybind_function(default_stream));
+
+  device.def("default_generator", wrap_pybind_function([](c10::DeviceIndex index) -> at::Generator {
+               return default_generator(index);
+             }));
+}
+
+} // namespace lazyplug

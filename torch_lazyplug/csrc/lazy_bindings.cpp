@@ -1,0 +1,40 @@
+#include <torch/csrc/Storage.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "backend/api.h"
+#include "torch_lazyplug/csrc/bindings.h"
+
+namespace lazyplug {
+namespace {
+
+using ReleaseGil = py::call_guard<py::gil_scoped_release>;
+
+void materialize_storage(const py::object& storage) {
+  const c10::Storage& unpacked = THPStorage_Unpack(storage.ptr());
+  const py::gil_scoped_release release;
+  materialize(unpacked);
+}
+
+} // namespace
+
+void init_lazy_bindings(py::module& m) {
+  auto lazy = m.def_submodule("_lazy", "Tracing and execution.");
+  lazy.def("_mark_step", &mark_step, ReleaseGil());
+  lazy.def("_wait_device_ops", &wait_device_ops, ReleaseGil());
+  lazy.def(
+      "_sync_multi",
+      &sync_multi,
+      py::arg("tensors"),
+      py::arg("devices"),
+      py::arg("wait") = true,
+      py::arg("sync_ltc_data") = true,
+      ReleaseGil());
+  lazy.def("_get_tensor_id", &tensor_id, ReleaseGil());
+  lazy.def("_get_tensors_text", &tensors_text, ReleaseGil());
+  lazy.def("_live_nodes", &live_nodes, ReleaseGil());
+  lazy.def("_materialize", py::overload_cast<const at::Tensor&>(&materialize), ReleaseGil());
+  lazy.def("_materialize_storage", &materialize_storage);
+  install_location_finder();
+}
+
+} // namespace lazyplug

@@ -1,0 +1,37 @@
+"""The device module ``torch.lazy``: what ``torch.cuda`` is to CUDA."""
+
+from typing import Any
+
+from torch_lazyplug.lazy import _utils as _utils  # torch.load looks for torch.lazy._utils
+from torch_lazyplug.lazy import devices, random, streams
+from torch_lazyplug.lazy._state import (
+    DeferredLazyCallError,
+    _is_in_bad_fork,
+    _lazy_call,
+    _lazy_init,
+    init,
+    is_initialized,
+)
+from torch_lazyplug.lazy.devices import *  # noqa: F403
+from torch_lazyplug.lazy.random import *  # noqa: F403
+from torch_lazyplug.lazy.streams import *  # noqa: F403
+
+__all__ = [
+    "DeferredLazyCallError",
+    "_is_in_bad_fork",
+    "_lazy_call",
+    "_lazy_init",
+    "default_generators",  # noqa: F405  (see __getattr__)
+    "init",
+    "is_initialized",
+    *devices.__all__,
+    *random.__all__,
+    *streams.__all__,
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Made on demand: their number is the device count, which importing must not fix.
+    if name == "default_generators":
+        return random.default_generators()
+    raise AttributeError(f"module 'torch.lazy' has no attribute {name!r}")

@@ -1,0 +1,57 @@
+"""What the plugin has done so far: counters and timers by name."""
+
+from torch_lazyplug import _C
+
+__all__ = [
+    "counter_names",
+    "counter_value",
+    "executed_fallback_ops",
+    "metric_data",
+    "metric_names",
+    "metrics_report",
+    "reset",
+    "short_report",
+]
+
+
+def metrics_report() -> str:
+    """A report on every metric, several lines for each."""
+    return _C._metrics.metrics_report()
+
+
+def short_report() -> str:
+    """A report on every metric, one line for each."""
+    return _C._metrics.short_report()
+
+
+def counter_names() -> list[str]:
+    """The counters that have counted something since the last reset, in alphabetical order."""
+    return _C._metrics.counter_names()
+
+
+def counter_value(name: str) -> int | None:
+    """The value of a counter; ``None`` if there is none of that name."""
+    return _C._metrics.counter_value(name)
+
+
+def metric_names() -> list[str]:
+    """The timers that have measured something since the last reset, in alphabetical order."""
+    return _C._metrics.timer_names()
+
+
+def metric_data(name: str) -> dict[str, int] | None:
+    """What a timer has seen: ``count``, ``total_ns``, ``min_ns``, ``max_ns``; ``None`` if there is no such timer."""
+    stats = _C._metrics.timer_stats(name)
+    if stats is None:
+        return None
+    return {field: getattr(stats, field) for field in ("count", "total_ns", "min_ns", "max_ns")}
+
+
+def executed_fallback_ops() -> list[str]:
+    """The ops that ran eagerly on the CPU because they could not, or must not, be recorded."""
+    return [name for name in counter_names() if "::" in name]
+
+
+def reset() -> None:
+    """Sets every metric to zero."""
+    _C._metrics.reset()
