@@ -94,9 +94,8 @@ void materialize(const at::Tensor& tensor) {
 }
 
 void materialize(const c10::Storage& storage) {
-  if (storage.device_type() == kLazyDevice) {
-    DeviceContext::materialize(
-        *static_cast<LazyStorageImpl*>(storage.unsafeGetStorageImpl()));
+  if (auto* lazy = LazyStorageImpl::of(storage)) {
+    DeviceContext::materialize(*lazy);
   }
 }
 

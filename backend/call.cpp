@@ -192,12 +192,13 @@ class CallReader {
     }
     const c10::Device device = value.toDevice();
     add_word(static_cast<uint64_t>(device.type()));
-    if (device.type() == kLazyDevice && call_.device < 0) {
-      call_.device = device.has_index() ? device.index() : current_device();
-    }
     if (device.type() != kLazyDevice) {
-      call_.obstacle = "a result on another device";
+      call_.result_elsewhere = true;
+      return;
     }
+    const int index = device.has_index() ? device.index() : current_device();
+    call_.result_elsewhere = call_.device >= 0 && call_.device != index;
+    call_.device = call_.device < 0 ? index : call_.device;
   }
 
   void read_constant(const c10::IValue& value) {

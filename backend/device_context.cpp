@@ -46,6 +46,17 @@ c10::Storage allocate(size_t nbytes) {
       /*resizable=*/true);
 }
 
+// One failure per error, however many results it spoils.
+FailurePtr find_or_add(std::vector<FailurePtr>& failures, const std::exception_ptr& error) {
+  for (const auto& failure : failures) {
+    if (failure->error == error) {
+      return failure;
+    }
+  }
+  failures.push_back(std::make_shared<Failure>(error));
+  return failures.back();
+}
+
 c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
   c10::raw::weak_intrusive_ptr::incref(&storage);
   return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
@@ -140,10 +151,24 @@ void DeviceContext::wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& loc
       i = 0; // the lock was free for a moment: look at all of them again
       continue;
     }
-    if (storage && storage->state_ == LazyStorageImpl::State::kFailed) {
-      std::rethrow_exception(storage->error_);
+    if (storage) {
+      raise_failure(*storage);
     }
     ++i;
+  }
+}
+
+void DeviceContext::raise_failure(LazyStorageImpl& storage) {
+  if (!storage.failure_) {
+    return;
+  }
+  const FailurePtr failure = storage.failure_;
+  const bool lost = storage.state_ == LazyStorageImpl::State::kFailed;
+  if (!lost) {
+    storage.failure_ = nullptr;
+  }
+  if (!failure->seen.exchange(true) || lost) {
+    std::rethrow_exception(failure->error);
   }
 }
 
@@ -234,6 +259,7 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   DeviceContext& context = storage.context();
   Lock lock(context.mutex_);
   while (true) {
+    context.raise_failure(storage);
     switch (storage.state_) {
       case LazyStorageImpl::State::kAvailable:
         return storage.memory_;
@@ -241,10 +267,7 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
         storage.set_available(allocate(storage.nbytes()));
         return storage.memory_;
       case LazyStorageImpl::State::kFailed:
-        if (context.first_error_ == storage.error_) {
-          context.first_error_ = nullptr; // seen
-        }
-        std::rethrow_exception(storage.error_);
+        TORCH_INTERNAL_ASSERT(false, "a failed storage without a failure");
       case LazyStorageImpl::State::kPending:
         lock.unlock();
         context.flush();
@@ -334,13 +357,13 @@ void DeviceContext::flush() {
 
 void DeviceContext::synchronize() {
   flush();
-  std::exception_ptr error;
+  FailurePtr failure;
   {
     const Lock lock(mutex_);
-    std::swap(error, first_error_);
+    std::swap(failure, first_failure_);
   }
-  if (error) {
-    std::rethrow_exception(error);
+  if (failure && !failure->seen.exchange(true)) {
+    std::rethrow_exception(failure->error);
   }
 }
 
@@ -371,10 +394,10 @@ void DeviceContext::run(Job job) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
   flushes.add();
-  executed.add(static_cast<int64_t>(job.trace.size()));
   std::vector<ComputationOutput> outputs;
   try {
     const auto computation = find_or_compile(job.trace, job.roots);
+    executed.add(static_cast<int64_t>(computation->num_ops()));
     const TimerScope scope(time);
     outputs = computation->run(
         {std::move(job.trace.leaves()), std::move(job.trace.all_scalars())});
@@ -389,7 +412,7 @@ void DeviceContext::run(Job job) {
 void DeviceContext::deliver(Job& job, std::vector<ComputationOutput> outputs) {
   std::vector<c10::Storage> memory(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].error) {
+    if (outputs[i].tensor.defined()) {
       try {
         memory[i] = result_memory(job, i, std::move(outputs[i].tensor));
       } catch (...) {
@@ -398,12 +421,18 @@ void DeviceContext::deliver(Job& job, std::vector<ComputationOutput> outputs) {
     }
   }
   const Lock lock(mutex_);
+  std::vector<FailurePtr> failures;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    FailurePtr failure;
     if (outputs[i].error) {
-      job.storages[i]->set_failed(outputs[i].error);
-      first_error_ = first_error_ ? first_error_ : outputs[i].error;
-    } else {
+      failure = find_or_add(failures, outputs[i].error);
+      note_failure(failure);
+    }
+    if (memory[i]) {
       job.storages[i]->set_available(std::move(memory[i]));
+      job.storages[i]->failure_ = std::move(failure);
+    } else {
+      job.storages[i]->set_failed(std::move(failure));
     }
   }
 }
@@ -435,9 +464,16 @@ c10::Storage DeviceContext::result_memory(Job& job, size_t root, at::Tensor resu
 
 void DeviceContext::fail(Job& job, const std::exception_ptr& error) {
   const Lock lock(mutex_);
-  first_error_ = first_error_ ? first_error_ : error;
+  const auto failure = std::make_shared<Failure>(error);
+  note_failure(failure);
   for (auto& storage : job.storages) {
-    storage->set_failed(error);
+    storage->set_failed(failure);
+  }
+}
+
+void DeviceContext::note_failure(const FailurePtr& failure) {
+  if (!first_failure_ || first_failure_->seen) {
+    first_failure_ = failure;
   }
 }
 

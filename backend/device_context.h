@@ -93,6 +93,8 @@ class DeviceContext {
 
   void wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock);
   void wait_for_run(Lock& lock);
+  void raise_failure(LazyStorageImpl& storage);
+  void note_failure(const FailurePtr& failure);
   Operand read(const TensorArg& arg);
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   Operand read_cpu_scalar(const c10::TensorImpl& tensor);
@@ -115,7 +117,7 @@ class DeviceContext {
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
   CutPolicy cut_policy_;
-  std::exception_ptr first_error_; // that nobody has seen
+  FailurePtr first_failure_; // of those that nobody has seen
   std::atomic<uint64_t> recorded_{0};
   std::atomic<uint64_t> completed_{0};
 };

@@ -119,9 +119,9 @@ class CpuCall {
   // The op may have resized a tensor, or its storage, or given it another one.
   void copy_metadata_back(const at::Tensor& lazy, const at::Tensor& cpu) {
     c10::Storage storage = lazy_storage(cpu);
-    if (storage.data() != cpu.storage().data()) {
-      DeviceContext::refresh(
-          *static_cast<LazyStorageImpl*>(storage.unsafeGetStorageImpl()), cpu.storage());
+    auto* impl = LazyStorageImpl::of(storage);
+    if (impl && storage.data() != cpu.storage().data()) {
+      DeviceContext::refresh(*impl, cpu.storage());
     }
     auto* tensor = lazy.unsafeGetTensorImpl();
     if (!lazy.storage().is_alias_of(storage)) {
@@ -195,6 +195,22 @@ void warn(const OpInfo& op, const char* reason) {
       location ? std::string(" (at ") + location + ")" : "");
 }
 
+// A tensor on the device whose memory is not ours, such as a wrapped pointer.
+at::Tensor foreign_alias(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.has_storage(), "cannot read the memory of a ", tensor.layout(), " tensor on ",
+      tensor.device());
+  const c10::Storage& owner = tensor.storage();
+  c10::DataPtr data(
+      owner.mutable_data(),
+      new c10::Storage(owner),
+      [](void* context) { delete static_cast<c10::Storage*>(context); },
+      c10::Device(c10::kCPU));
+  c10::Storage memory(
+      c10::Storage::use_byte_size_t(), owner.nbytes(), std::move(data), nullptr, false);
+  return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
 void refuse(const OpInfo& op, const char* reason) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       config().fallback.get() != "error",
@@ -220,7 +236,9 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 
 at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
   auto* storage = LazyStorageImpl::of(tensor);
-  TORCH_CHECK(storage, "expected a lazy tensor with a storage, got one on ", tensor.device());
+  if (!storage) {
+    return foreign_alias(tensor);
+  }
   c10::Storage memory = for_write ? DeviceContext::materialize_for_write(*storage)
                                   : DeviceContext::materialize(*storage);
   return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));

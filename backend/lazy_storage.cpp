@@ -2,6 +2,8 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <typeinfo>
+
 #include "backend/device_context.h"
 #include "device/runtime.h"
 
@@ -62,10 +64,14 @@ void LazyStorageImpl::release_resources() {
 }
 
 LazyStorageImpl* LazyStorageImpl::of(const c10::TensorImpl* tensor) {
-  if (tensor->device_type() != kLazyDevice || !tensor->has_storage()) {
-    return nullptr;
-  }
-  return static_cast<LazyStorageImpl*>(tensor->unsafe_storage().unsafeGetStorageImpl());
+  return tensor->has_storage() ? of(tensor->unsafe_storage()) : nullptr;
+}
+
+LazyStorageImpl* LazyStorageImpl::of(const c10::Storage& storage) {
+  auto* impl = storage.unsafeGetStorageImpl();
+  // PyTorch makes plain storages on the device where it wraps foreign memory.
+  const bool ours = impl && typeid(*impl) == typeid(LazyStorageImpl);
+  return ours ? static_cast<LazyStorageImpl*>(impl) : nullptr;
 }
 
 void LazyStorageImpl::set_pending(Value value, const Geometry* layout) {
@@ -102,8 +108,8 @@ void LazyStorageImpl::set_unallocated(size_t nbytes) {
   state_ = State::kUnallocated;
 }
 
-void LazyStorageImpl::set_failed(std::exception_ptr error) {
-  error_ = std::move(error);
+void LazyStorageImpl::set_failed(FailurePtr failure) {
+  failure_ = std::move(failure);
   state_ = State::kFailed;
 }
 

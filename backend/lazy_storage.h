@@ -6,12 +6,21 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 
 #include "lowering/ir.h"
 
 namespace lazyplug {
 
 class DeviceContext;
+
+// What an op raised while it ran, shared by all storages that depend on it.
+struct Failure {
+  explicit Failure(std::exception_ptr raised) : error(std::move(raised)) {}
+  std::exception_ptr error;
+  std::atomic<bool> seen{false}; // it has been raised to somebody
+};
+using FailurePtr = std::shared_ptr<Failure>;
 
 // The storage of a lazy tensor. The storage is lazy, not the tensor: tensors on
 // it are stock TensorImpls, so views, aliasing and strides are PyTorch's own.
@@ -24,7 +33,9 @@ class DeviceContext;
 //        └───── written by an op ─┘
 //
 // Reading the mutable data pointer of a storage that is not available makes it
-// so first. A failed storage raises its error whenever it is read.
+// so first. A failed storage raises its error whenever it is read. If only a
+// write to a storage failed, the storage keeps its old contents, and the error
+// is raised by the next read, unless somebody has seen it by then.
 //
 // Locking: all members are guarded by the mutex of the storage's DeviceContext,
 // through which every change goes.
@@ -35,7 +46,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
     kPending, // `value` in the device's current trace will be its contents
     kRunning, // the executor is computing its contents
     kAvailable, // `memory` holds its contents, and the data pointer is real
-    kFailed, // `error` tells why its contents could not be computed
+    kFailed, // `failure` tells why its contents could not be computed
   };
 
   LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable);
@@ -48,6 +59,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
   static LazyStorageImpl* of(const at::TensorBase& tensor) {
     return of(tensor.unsafeGetTensorImpl());
   }
+  static LazyStorageImpl* of(const c10::Storage& storage);
 
   DeviceContext& context() const {
     return *context_;
@@ -67,7 +79,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
   void set_pending(Value value, const Geometry* layout);
   void set_available(c10::Storage memory);
   void set_unallocated(size_t nbytes);
-  void set_failed(std::exception_ptr error);
+  void set_failed(FailurePtr failure);
   void forget_memory();
   // Whether `value_` and `layout_` belong to the trace with this number.
   bool in_trace(uint64_t epoch) const {
@@ -86,10 +98,10 @@ class LazyStorageImpl final : public c10::StorageImpl {
   Value value_;
   const Geometry* layout_ = nullptr; // owned by that trace
   c10::Storage memory_; // a CPU storage
-  std::exception_ptr error_;
+  FailurePtr failure_; // of a failed storage, or of the last write to this one
 };
 
-// True for tensors of this device with a lazy storage.
+// True for defined tensors with a lazy storage.
 bool is_lazy(const at::TensorBase& tensor);
 
 // Installs LazyStorageImpl as the storage of all tensors on the device.

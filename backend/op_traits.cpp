@@ -23,11 +23,15 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::batch_norm_update_stats",
        {.hidden_writes = {"running_mean", "running_var"}},
        "updates the running statistics"},
-      {"aten::index", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
+      {"aten::index",
+       {.shape_may_be_static = true, .cpu_indices = "indices"},
+       "dynamic only with a mask; eager devices accept CPU indices"},
       {"aten::index_put", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
       {"aten::index_put_", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
       {"aten::_index_put_impl_", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
-      {"aten::_unsafe_index", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
+      {"aten::_unsafe_index",
+       {.shape_may_be_static = true, .cpu_indices = "indices"},
+       "dynamic only with a mask; eager devices accept CPU indices"},
   };
   return *table;
 }

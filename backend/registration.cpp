@@ -1,4 +1,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
 #include "backend/device_context.h"
@@ -117,3 +119,7 @@ const bool callbacks_are_set = [] {
 
 } // namespace
 } // namespace lazyplug
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &lazyplug::native::fused_sdp_choice)
+} // namespace at::native

@@ -1,6 +1,8 @@
 #include "backend/signature_cache.h"
 
-#include <ATen/EmptyTensor.h>
+#include <c10/core/TensorOptions.h>
+
+#include <cstring>
 
 #include "common/config.h"
 #include "common/lru_cache.h"
@@ -32,12 +34,12 @@ void set_bits(const c10::TensorImpl& from, const at::Tensor& to) {
   }
 }
 
-// The arguments of a call as meta tensors; CPU tensors stay what they are.
-// Tensors that share a storage share one here too, so that Meta kernels find
-// the same overlaps.
-class MetaArguments {
+// The arguments of a call as tensors of another device, without their data; CPU
+// tensors stay what they are. Tensors that share a storage share one here too,
+// so that kernels find the same overlaps.
+class StandInArguments {
  public:
-  explicit MetaArguments(const Call& call) : call_(call) {}
+  StandInArguments(const Call& call, c10::DeviceType device) : call_(call), device_(device) {}
 
   c10::Stack make(const c10::Stack& stack) {
     c10::Stack result;
@@ -63,7 +65,7 @@ class MetaArguments {
       case ArgKind::kGenerator:
         return c10::IValue();
       case ArgKind::kDevice:
-        return c10::Device(c10::kMeta);
+        return c10::Device(device_);
       default:
         return value;
     }
@@ -88,44 +90,40 @@ class MetaArguments {
       return value;
     }
     auto* storage = LazyStorageImpl::of(tensor);
-    tensors_.push_back(storage ? meta_tensor(*tensor, *storage) : value.toTensor());
+    tensors_.push_back(storage ? stand_in(*tensor, *storage) : value.toTensor());
     return tensors_.back();
   }
 
-  at::Tensor meta_tensor(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
-    at::Tensor meta;
-    if (call_.any_written) {
-      meta = at::detail::make_tensor<c10::TensorImpl>(
-          meta_storage(storage),
-          c10::DispatchKeySet(c10::DispatchKey::Meta),
-          tensor.dtype());
-      meta.unsafeGetTensorImpl()->set_sizes_and_strides(
-          tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    } else {
-      const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
-      meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
-    }
-    set_bits(tensor, meta);
-    return meta;
+  at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
+    auto result = at::detail::make_tensor<c10::TensorImpl>(
+        stand_in_storage(storage),
+        c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, c10::kStrided, device_)),
+        tensor.dtype());
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(
+        tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    set_bits(tensor, result);
+    return result;
   }
 
-  c10::Storage meta_storage(const LazyStorageImpl& storage) {
-    for (const auto& [lazy, meta] : storages_) {
+  c10::Storage stand_in_storage(const LazyStorageImpl& storage) {
+    for (const auto& [lazy, other] : storages_) {
       if (lazy == &storage) {
-        return meta;
+        return other;
       }
     }
-    storages_.emplace_back(
-        &storage,
-        c10::Storage(
-            c10::Storage::use_byte_size_t(),
-            static_cast<int64_t>(storage.nbytes()),
-            c10::GetAllocator(c10::kMeta),
-            /*resizable=*/true));
-    return storages_.back().second;
+    c10::Storage other(
+        c10::Storage::use_byte_size_t(),
+        static_cast<int64_t>(storage.nbytes()),
+        c10::GetAllocator(device_),
+        /*resizable=*/true);
+    if (other.data()) {
+      std::memset(other.mutable_data(), 0, other.nbytes());
+    }
+    return storages_.emplace_back(&storage, std::move(other)).second;
   }
 
   const Call& call_;
+  const c10::DeviceType device_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::pair<const LazyStorageImpl*, c10::Storage>> storages_;
 };
@@ -235,7 +233,9 @@ bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
       before.storage_offset() != after.storage_offset();
 }
 
-std::vector<Geometry> resized_arguments(const Call& call, const MetaArguments& arguments) {
+std::vector<Geometry> resized_arguments(
+    const Call& call,
+    const StandInArguments& arguments) {
   bool any = false;
   std::vector<Geometry> geometries;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
@@ -247,9 +247,48 @@ std::vector<Geometry> resized_arguments(const Call& call, const MetaArguments& a
   return any ? geometries : std::vector<Geometry>();
 }
 
+bool overlaps_itself(const c10::TensorImpl& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.sizes()[i] > 1 && tensor.strides()[i] == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// True if the call writes memory that it, or another argument, also sees
+// elsewhere.
+bool may_overlap(const Call& call) {
+  for (const TensorArg& arg : call.tensors) {
+    if (!arg.tensor || !arg.written) {
+      continue;
+    }
+    if (overlaps_itself(*arg.tensor)) {
+      return true;
+    }
+    const auto* storage = LazyStorageImpl::of(arg.tensor);
+    for (const TensorArg& other : call.tensors) {
+      if (other.tensor && other.tensor != arg.tensor &&
+          LazyStorageImpl::of(other.tensor) == storage) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Meta kernels do not check for overlaps as the CPU's do. Runs the op once on
+// zeros, in order to raise what it would raise.
+void rehearse(const Call& call, const c10::Stack& stack) {
+  const ExecutionGuard guard;
+  StandInArguments arguments(call, c10::kCPU);
+  c10::Stack cpu_stack = arguments.make(stack);
+  call.op->handle().callBoxed(cpu_stack);
+}
+
 Inference run_meta_kernel(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
-  MetaArguments arguments(call);
+  StandInArguments arguments(call, c10::kMeta);
   c10::Stack meta_stack = arguments.make(stack);
   call.op->handle().callBoxed(meta_stack);
   Inference inference;
@@ -270,6 +309,9 @@ Inference infer(const Call& call, const c10::Stack& stack) {
     return {*found, {}};
   }
   inferences.add();
+  if (call.any_written && may_overlap(call)) {
+    rehearse(call, stack);
+  }
   Inference inference;
   try {
     inference = run_meta_kernel(call, stack);

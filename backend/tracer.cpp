@@ -112,6 +112,12 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     }
   }
   Call call = read_call(op, *stack);
+  if (call.result_elsewhere) {
+    // Factories by example, such as zeros_like(x, device="cpu"): made of
+    // others, which then reach the right device.
+    return op.handle().callBoxedForDispatchKey(
+        c10::DispatchKey::CompositeExplicitAutograd, *stack);
+  }
   if (call.obstacle || call.device < 0) {
     return run_fallback(op, stack, call.obstacle ? call.obstacle : "no lazy tensor");
   }

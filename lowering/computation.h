@@ -19,7 +19,8 @@ struct ComputationInputs {
   std::vector<c10::IValue> scalars;
 };
 
-// One root's result: either a tensor, or the error of the op that it depends on.
+// One root's result. With an error, the tensor is undefined, or, where only
+// writes to it failed, what it was before them.
 struct ComputationOutput {
   at::Tensor tensor;
   std::exception_ptr error;
@@ -35,13 +36,16 @@ class Computation {
   // nothing else: the other ops still run. Never throws because of an op.
   virtual std::vector<ComputationOutput> run(ComputationInputs inputs) const = 0;
 
+  // How many ops it runs.
+  virtual size_t num_ops() const = 0;
+
   // The program, readable.
   virtual std::string to_string() const = 0;
 };
 
 using ComputationPtr = std::shared_ptr<const Computation>;
 
-// Compiles a trace to a TorchScript computation that returns `roots`.
+// Compiles what `roots` depend on to a TorchScript computation that returns them.
 ComputationPtr compile(const Trace& trace, c10::ArrayRef<Value> roots);
 
 } // namespace lazyplug

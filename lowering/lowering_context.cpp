@@ -47,7 +47,9 @@ Kernel own_kernel(NodeId id, const Geometry& layout) {
         stack.back() = own(std::move(base), layout);
       },
       1,
-      id};
+      id,
+      {},
+      /*hands_on_memory=*/true};
 }
 
 Kernel empty_kernel(NodeId id, const Geometry& layout) {
@@ -98,7 +100,7 @@ LoweringContext::LoweringContext(const Trace& trace) : trace_(trace) {
 }
 
 LoweredGraph LoweringContext::lower(c10::ArrayRef<Value> roots) && {
-  for (NodeId id = 0; id < trace_.size(); ++id) {
+  for (NodeId id : post_order(trace_, roots)) {
     lower_node(id);
   }
   for (Value root : roots) {
@@ -121,7 +123,7 @@ void LoweringContext::add_inputs() {
 void LoweringContext::lower_node(NodeId id) {
   switch (trace_.node(id).kind) {
     case NodeKind::kDeviceData:
-      break; // an input
+      return; // an input
     case NodeKind::kEmpty:
       lower_empty(id);
       break;
@@ -129,6 +131,7 @@ void LoweringContext::lower_node(NodeId id) {
       lower_call(id);
       break;
   }
+  ++lowered_.num_ops;
 }
 
 void LoweringContext::lower_empty(NodeId id) {
@@ -147,11 +150,11 @@ void LoweringContext::lower_call(NodeId id) {
   const OpInfo& op = *trace_.node(id).signature->op;
   const Owned owned = own_written_values(id);
   const auto inputs = call_inputs(id, owned);
-  auto* call = add_node(
-      op.base_name().c_str(),
-      inputs,
-      op.num_returns(),
-      call_kernel(id, op.handle(), inputs.size()));
+  Kernel kernel = call_kernel(id, op.handle(), inputs.size());
+  for (const auto& [value, replacement] : owned) {
+    kernel.writes.push_back(replacement);
+  }
+  auto* call = add_node(op.base_name().c_str(), inputs, op.num_returns(), std::move(kernel));
   bind_outputs(id, call, owned);
 }
 

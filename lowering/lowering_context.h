@@ -17,14 +17,22 @@ struct Kernel {
   std::function<void(c10::Stack&)> run;
   size_t num_inputs = 0;
   NodeId origin = Value::kNone; // the IR node it comes from, for error messages
+  // What becomes of memory if the node fails or cannot run: values made by
+  // lazyplug::own that this call was to write, and still exist ...
+  std::vector<const torch::jit::Value*> writes = {};
+  // ... and whether this node is such an own, which hands memory on even if
+  // what it holds has not been written as it should.
+  bool hands_on_memory = false;
 };
 
 // A trace as a TorchScript graph. Its inputs are the trace's leaves, then its
 // scalars; its outputs the roots. `kernels` names, for each node that is not a
-// constant, exactly the overload that was recorded.
+// constant, exactly the overload that was recorded. Nodes that no root depends
+// on are left out.
 struct LoweredGraph {
   std::shared_ptr<torch::jit::Graph> graph;
   std::unordered_map<const torch::jit::Node*, Kernel> kernels;
+  size_t num_ops = 0; // IR nodes that were lowered, without leaves
 };
 
 // Translates a trace, node by node, into a TorchScript graph.

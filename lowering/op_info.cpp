@@ -80,7 +80,7 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
   read_arguments(traits);
   read_returns();
-  judge_traceability();
+  judge_traceability(traits);
 }
 
 void OpInfo::read_arguments(const OpTraits& traits) {
@@ -122,10 +122,13 @@ void OpInfo::read_returns() {
   }
 }
 
-void OpInfo::judge_traceability() {
+void OpInfo::judge_traceability(const OpTraits& traits) {
   const auto& schema = handle_.schema();
   if (schema.is_vararg() || schema.is_varret()) {
     not_traceable_because_ = "variadic schema";
+  }
+  if (schema.returns().empty() && !writes_) {
+    not_traceable_because_ = "has no result";
   }
   for (const auto& argument : schema.arguments()) {
     if (!is_plain(argument.real_type())) {
@@ -140,7 +143,7 @@ void OpInfo::judge_traceability() {
       not_traceable_because_ = "returns a view";
     }
   }
-  if (handle_.hasTag(at::Tag::dynamic_output_shape) ||
+  if ((handle_.hasTag(at::Tag::dynamic_output_shape) && !traits.shape_may_be_static) ||
       handle_.hasTag(at::Tag::data_dependent_output)) {
     not_traceable_because_ = "output depends on data";
   }

@@ -32,6 +32,9 @@ struct OpTraits {
   std::vector<std::string> hidden_writes = {};
   // ... but only if this bool argument is true (empty: always).
   std::string hidden_writes_if = {};
+  // Tagged as having an output whose shape depends on data, but often it does
+  // not: let the Meta kernel decide.
+  bool shape_may_be_static = false;
   // Index tensors in this argument may live on the CPU.
   std::string cpu_indices = {};
 };
@@ -98,7 +101,7 @@ class OpInfo {
  private:
   void read_arguments(const OpTraits& traits);
   void read_returns();
-  void judge_traceability();
+  void judge_traceability(const OpTraits& traits);
   int argument_index(const std::string& name) const;
 
   c10::OperatorHandle handle_;

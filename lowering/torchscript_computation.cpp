@@ -19,7 +19,7 @@ std::string describe_origin(const SignaturePtr& signature, const char* location)
 } // namespace
 
 TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered, const Trace& trace)
-    : graph_(std::move(lowered.graph)) {
+    : graph_(std::move(lowered.graph)), num_ops_(lowered.num_ops) {
   for (const auto* input : graph_->inputs()) {
     add_register(input);
   }
@@ -54,6 +54,10 @@ void TorchScriptComputation::add_instruction(
   Instruction instruction;
   instruction.run = std::move(kernel.run);
   instruction.origin = trace.node(kernel.origin).signature;
+  instruction.hands_on_memory = kernel.hands_on_memory;
+  for (const auto* value : kernel.writes) {
+    instruction.writes.push_back(reads_.at(value).index);
+  }
   instruction.location = trace.node(kernel.origin).location;
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(reads_.at(node->input(i)));
@@ -154,7 +158,7 @@ void TorchScriptComputation::execute_after_error(
     const Instruction& instruction = instructions_[next];
     stack.clear();
     if (auto error = find_error(instruction, errors)) {
-      spoil(instruction, error, errors);
+      run_spoiled(instruction, error, registers, stack, errors);
       continue;
     }
     try {
@@ -165,12 +169,31 @@ void TorchScriptComputation::execute_after_error(
   }
 }
 
+// An instruction that depends on what failed does not run, except that memory
+// which was to be written goes its way.
+void TorchScriptComputation::run_spoiled(
+    const Instruction& instruction,
+    const std::exception_ptr& error,
+    Registers& registers,
+    c10::Stack& stack,
+    Errors& errors) const {
+  const auto& memory = instruction.reads.empty() ? c10::IValue()
+                                                 : registers[instruction.reads[0].index];
+  if (instruction.hands_on_memory && memory.isTensor()) {
+    execute(instruction, registers, stack);
+  }
+  spoil(instruction, error, errors);
+}
+
 void TorchScriptComputation::spoil(
     const Instruction& instruction,
     const std::exception_ptr& error,
     Errors& errors) const {
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     errors[instruction.first_output + i] = error;
+  }
+  for (uint32_t memory : instruction.writes) {
+    errors[memory] = error;
   }
 }
 
@@ -203,12 +226,13 @@ std::vector<ComputationOutput> TorchScriptComputation::collect(
   outputs.reserve(roots_.size());
   for (const Read& root : roots_) {
     auto& output = outputs.emplace_back();
-    if (!errors.empty() && errors[root.index]) {
+    auto& value = registers[root.index];
+    if (!errors.empty()) {
       output.error = errors[root.index];
-    } else {
-      output.tensor = root.kind == Read::Kind::kTake
-          ? std::move(registers[root.index]).toTensor()
-          : registers[root.index].toTensor();
+    }
+    if (value.isTensor()) {
+      output.tensor =
+          root.kind == Read::Kind::kTake ? std::move(value).toTensor() : value.toTensor();
     }
   }
   return outputs;

@@ -16,13 +16,13 @@ class TorchScriptComputation final : public Computation {
   TorchScriptComputation(LoweredGraph lowered, const Trace& trace);
 
   std::vector<ComputationOutput> run(ComputationInputs inputs) const override;
+  size_t num_ops() const override {
+    return num_ops_;
+  }
   std::string to_string() const override;
 
   const std::shared_ptr<torch::jit::Graph>& graph() const {
     return graph_;
-  }
-  size_t num_instructions() const {
-    return instructions_.size();
   }
 
  private:
@@ -41,6 +41,8 @@ class TorchScriptComputation final : public Computation {
     std::vector<Read> reads;
     uint32_t first_output; // registers of a node's outputs are consecutive
     std::vector<bool> used_outputs;
+    std::vector<uint32_t> writes; // registers; see Kernel::writes
+    bool hands_on_memory;
     SignaturePtr origin; // of the call it belongs to, for error messages
     const char* location;
   };
@@ -57,6 +59,12 @@ class TorchScriptComputation final : public Computation {
       Registers& registers,
       c10::Stack& stack,
       Errors& errors) const;
+  void run_spoiled(
+      const Instruction& instruction,
+      const std::exception_ptr& error,
+      Registers& registers,
+      c10::Stack& stack,
+      Errors& errors) const;
   void spoil(const Instruction& instruction, const std::exception_ptr& error, Errors& errors) const;
   std::exception_ptr find_error(const Instruction& instruction, const Errors& errors) const;
   std::exception_ptr current_error(const Instruction& instruction) const;
@@ -67,6 +75,7 @@ class TorchScriptComputation final : public Computation {
   std::vector<c10::IValue> constants_;
   std::vector<Read> roots_;
   uint32_t num_registers_ = 0;
+  size_t num_ops_ = 0;
   std::unordered_map<const torch::jit::Value*, Read> reads_; // only while compiling
 };
 

@@ -56,6 +56,14 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()), false);
 }
 
+// A CPU tensor with the source's contents: its memory, if it is on a lazy device.
+at::Tensor to_host(const at::Tensor& source) {
+  if (source.device().type() == kLazyDevice) {
+    return cpu_alias(source, /*for_write=*/false);
+  }
+  return source.is_cpu() ? source : source.cpu();
+}
+
 at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   static Counter& counter = lazyplug::counter("CopyToHost");
   counter.add();
@@ -70,16 +78,15 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) {
     return self;
   }
-  const bool to_lazy = is_lazy(self);
-  const bool from_lazy = is_lazy(source);
-  if (to_lazy && from_lazy && self.device() == source.device()) {
+  if (is_lazy(self) && is_lazy(source) && self.device() == source.device()) {
     return record_copy_(self, source, non_blocking);
   }
-  if (to_lazy && from_lazy) {
-    return copy_from_cpu(self, cpu_alias(source, /*for_write=*/false));
+  if (is_lazy(self)) {
+    return copy_from_cpu(self, to_host(source));
   }
-  if (to_lazy) {
-    return copy_from_cpu(self, source.is_cpu() ? source : source.cpu());
+  if (self.device().type() == kLazyDevice) {
+    cpu_alias(self, /*for_write=*/true).copy_(to_host(source));
+    return self;
   }
   return copy_to_cpu(self, source);
 }

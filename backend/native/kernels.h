@@ -73,6 +73,17 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     double p,
     std::optional<bool> train);
 
+// ---- attention.cpp ----
+int64_t fused_sdp_choice(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_mask,
+    double dropout_p,
+    bool is_causal,
+    std::optional<double> scale,
+    bool enable_gqa);
+
 // ---- rnn_cells.cpp ----
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
     const at::Tensor& input_gates,

@@ -1,0 +1,285 @@
+#include "lowering/lowering_context.h"
+
+#include "lowering/torchscript_computation.h"
+#include "test/cpp/lowering/programs.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+namespace lazyplug {
+namespace {
+
+std::string text_of(const Trace& trace, c10::ArrayRef<Value> roots) {
+  return LoweringContext(trace).lower(roots).graph->toString(/*print_source_locations=*/false);
+}
+
+// What the nodes of a lowered graph are, without the constants.
+std::vector<std::string> kinds_of(const Trace& trace, c10::ArrayRef<Value> roots) {
+  std::vector<std::string> kinds;
+  const LoweredGraph lowered = LoweringContext(trace).lower(roots);
+  for (const auto* node : lowered.graph->nodes()) {
+    if (node->kind() != torch::jit::prim::Constant) {
+      kinds.emplace_back(node->kind().toQualString());
+    }
+  }
+  return kinds;
+}
+
+// The leaves as copies that nobody else holds, so that a run may overwrite them.
+ComputationInputs private_inputs(const Trace& trace) {
+  ComputationInputs inputs{{}, trace.all_scalars()};
+  for (const at::Tensor& leaf : trace.leaves()) {
+    inputs.leaves.push_back(leaf.clone());
+  }
+  return inputs;
+}
+
+std::vector<at::Tensor> run_ours(const Trace& trace, c10::ArrayRef<Value> roots) {
+  std::vector<at::Tensor> results;
+  for (const ComputationOutput& output : compile(trace, roots)->run(private_inputs(trace))) {
+    if (output.error) {
+      std::rethrow_exception(output.error);
+    }
+    results.push_back(output.tensor);
+  }
+  return results;
+}
+
+std::vector<at::Tensor> run_on_torchscript(const Trace& trace, c10::ArrayRef<Value> roots) {
+  const ComputationInputs inputs = private_inputs(trace);
+  c10::Stack stack(inputs.leaves.begin(), inputs.leaves.end());
+  stack.insert(stack.end(), inputs.scalars.begin(), inputs.scalars.end());
+  const torch::jit::Code code(LoweringContext(trace).lower(roots).graph, "trace");
+  torch::jit::InterpreterState(code).run(stack);
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& result : stack) {
+    results.push_back(result.toTensor());
+  }
+  return results;
+}
+
+void expect_both_give(const Trace& trace, c10::ArrayRef<Value> roots, const std::vector<at::Tensor>& expected) {
+  const auto ours = run_ours(trace, roots);
+  const auto torchscript = run_on_torchscript(trace, roots);
+  ASSERT_EQ(ours.size(), expected.size());
+  ASSERT_EQ(torchscript.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(ours[i].dtype(), expected[i].dtype());
+    EXPECT_TRUE(at::equal(ours[i], expected[i])) << i << ": " << ours[i] << " instead of " << expected[i];
+    EXPECT_TRUE(at::equal(torchscript[i], expected[i])) << i << " on TorchScript: " << torchscript[i];
+  }
+}
+
+class Lowering : public testing::Test {
+ protected:
+  Trace trace;
+  const at::Tensor a_data = at::arange(6, at::kFloat).view({2, 3});
+  const at::Tensor b_data = at::arange(3, at::kFloat) - 1;
+  const Value a = add_leaf(trace, a_data);
+  const Value b = add_leaf(trace, b_data);
+};
+
+TEST_F(Lowering, InputsAreLeavesThenScalars) {
+  add_add(trace, {a}, {b}, floats({2, 3}), 0.5);
+  add_leaf(trace, b_data);
+  add_add(trace, {a}, {b}, floats({2, 3}), 2);
+  const auto graph = LoweringContext(trace).lower({}).graph;
+  ASSERT_EQ(graph->inputs().size(), 5);
+  EXPECT_EQ(*graph->inputs()[2]->type(), *c10::TensorType::get());
+  EXPECT_EQ(*graph->inputs()[3]->type(), *c10::FloatType::get());
+  EXPECT_EQ(*graph->inputs()[4]->type(), *c10::IntType::get());
+}
+
+TEST_F(Lowering, GraphIsPlainTorchScript) {
+  const Value sum = add_add(trace, {a}, {b}, floats({2, 3}), 0.5);
+  const Value result = add_relu(trace, {sum}, floats({2, 3}));
+  EXPECT_EQ(
+      text_of(trace, result),
+      "graph(%0 : Tensor,\n"
+      "      %1 : Tensor,\n"
+      "      %2 : float):\n"
+      "  %3 : Tensor = aten::add(%0, %1, %2)\n"
+      "  %4 : Tensor = aten::relu(%3)\n"
+      "  return (%4)\n");
+  expect_both_give(trace, {result, sum}, {(a_data + b_data * 0.5).relu(), a_data + b_data * 0.5});
+}
+
+TEST_F(Lowering, KernelsNameTheNodeTheyComeFromAndWhatTheyWrite) {
+  const Value changed = add_add_(trace, view_of(trace, a, floats({3})), {b});
+  const LoweredGraph lowered = LoweringContext(trace).lower(changed);
+  EXPECT_EQ(lowered.kernels.size(), 3) << "own, strided_view, add_";
+  for (const auto& [node, kernel] : lowered.kernels) {
+    EXPECT_EQ(kernel.origin, changed.node) << *node;
+    EXPECT_GE(node->inputs().size(), kernel.num_inputs) << *node;
+    const bool is_call = node->kind() == c10::Symbol::fromQualString("aten::add_");
+    EXPECT_EQ(kernel.writes.size(), is_call ? 1 : 0) << *node;
+    EXPECT_EQ(kernel.hands_on_memory, node->kind() == c10::Symbol::fromQualString("lazyplug::own")) << *node;
+  }
+}
+
+TEST_F(Lowering, WhatNoRootNeedsIsLeftOut) {
+  add_relu(trace, {a}, floats({2, 3}));
+  const Value result = add_relu(trace, {b}, floats({3}));
+  EXPECT_EQ(kinds_of(trace, result), std::vector<std::string>{"aten::relu"});
+  const LoweredGraph lowered = LoweringContext(trace).lower(result);
+  EXPECT_EQ(lowered.num_ops, 1);
+  EXPECT_EQ(lowered.graph->inputs().size(), 2) << "all leaves are inputs";
+}
+
+TEST_F(Lowering, ViewsAreOneNodeOverTheirBase) {
+  const Value row = add_relu(trace, view_of(trace, a, geometry_of(a_data.select(0, 1))), floats({3}));
+  const Value transposed = add_relu(trace, view_of(trace, a, geometry_of(a_data.t())), floats({3, 2}));
+  EXPECT_EQ(
+      kinds_of(trace, {row, transposed}),
+      (std::vector<std::string>{"lazyplug::strided_view", "aten::relu", "lazyplug::strided_view", "aten::relu"}));
+  expect_both_give(trace, {row, transposed}, {a_data.select(0, 1), a_data.t()});
+}
+
+TEST_F(Lowering, ViewsReadAnotherTypeAndBits) {
+  Geometry negative = geometry_of(a_data);
+  negative.neg = true;
+  const Geometry ints = Geometry::contiguous(at::kInt, {3});
+  const Value product = add_mul(trace, view_of(trace, a, negative), {b}, floats({2, 3}));
+  const Value bits = add_mul(trace, view_of(trace, b, ints), view_of(trace, b, ints), ints);
+  expect_both_give(trace, {product, bits}, {-a_data * b_data, b_data.view(at::kInt) * b_data.view(at::kInt)});
+}
+
+TEST_F(Lowering, MutationIsTheOpOnAPrivateCopy) {
+  const Value changed = add_add_(trace, {a}, {b}, 2);
+  EXPECT_EQ(kinds_of(trace, changed), (std::vector<std::string>{"lazyplug::own", "aten::add_"}));
+  expect_both_give(trace, changed, {a_data + 2 * b_data});
+}
+
+TEST_F(Lowering, MutationThroughAViewChangesTheWholeValue) {
+  const Value changed = add_add_(trace, view_of(trace, a, geometry_of(a_data.select(0, 1))), {b});
+  at::Tensor expected = a_data.clone();
+  expected.select(0, 1).add_(b_data);
+  expect_both_give(trace, changed, {expected});
+}
+
+TEST_F(Lowering, MutationThatReadsItsOwnMemorySeesOneMemory) {
+  const Geometry top = geometry_of(a_data.select(0, 0));
+  const Geometry bottom = geometry_of(a_data.select(0, 1));
+  const Value once = add_add_(trace, view_of(trace, a, top), view_of(trace, a, bottom));
+  const Value twice = add_add_(trace, {once}, {once});
+  at::Tensor expected = a_data.clone();
+  expected.select(0, 0).add_(expected.select(0, 1));
+  expect_both_give(trace, twice, {expected * 2});
+}
+
+TEST_F(Lowering, ReadsBeforeAMutationSeeTheOldValue) {
+  const Value before = add_relu(trace, {a}, floats({2, 3}));
+  const Value changed = add_add_(trace, {a}, {b});
+  const Value after = add_relu(trace, {changed}, floats({2, 3}));
+  expect_both_give(trace, {before, after}, {a_data, (a_data + b_data).relu()});
+}
+
+TEST_F(Lowering, OutArgumentsAreMutated) {
+  const Value out = trace.add_empty(floats({2, 3}));
+  static const OpInfo& op = make_op("aten::mul", "out");
+  const auto signature =
+      make_signature(op, {an_operand(), an_operand(), an_operand()}, {}, {false, false, true});
+  const Value result{trace.add_call(signature, {{a}, {b}, {out}}, {}, 1, nullptr), 0};
+  EXPECT_EQ(
+      kinds_of(trace, result), (std::vector<std::string>{"lazyplug::empty", "lazyplug::own", "aten::mul"}));
+  expect_both_give(trace, result, {a_data * b_data});
+}
+
+TEST_F(Lowering, HiddenWritesAreMutations) {
+  const Value mean = add_leaf(trace, at::zeros({3}));
+  const Value variance = add_leaf(trace, at::ones({3}));
+  static const OpInfo& op = make_op("aten::native_batch_norm");
+  const auto signature = make_signature(
+      op,
+      {an_operand(), an_operand(), an_operand(), an_operand(), an_operand(), a_constant(true), a_scalar(), a_scalar()},
+      {floats({2, 3}), floats({3}), floats({3})},
+      {false, false, false, true, true});
+  const NodeId node =
+      trace.add_call(signature, {{a}, {}, {}, {mean}, {variance}}, {c10::IValue(0.1), c10::IValue(1e-5)}, 2, nullptr);
+  at::Tensor expected_mean = at::zeros({3});
+  at::Tensor expected_variance = at::ones({3});
+  const auto expected = at::native_batch_norm(a_data, {}, {}, expected_mean, expected_variance, true, 0.1, 1e-5);
+  expect_both_give(
+      trace, {{node, 0}, {node, 3}, {node, 4}}, {std::get<0>(expected), expected_mean, expected_variance});
+}
+
+TEST_F(Lowering, ListsOfTensors) {
+  static const OpInfo& cat = make_op("aten::cat");
+  const auto signature = make_signature(cat, {a_list(2), a_constant(0)}, {floats({3, 3})});
+  const Operand row = view_of(trace, b, floats({1, 3}));
+  const Value joined{trace.add_call(signature, {{a}, row}, {}, 0, nullptr), 0};
+  EXPECT_EQ(kinds_of(trace, joined)[1], "prim::ListConstruct");
+  expect_both_give(trace, joined, {at::cat({a_data, b_data.view({1, 3})})});
+}
+
+TEST_F(Lowering, ListsOfOptionalTensors) {
+  const at::Tensor index_data = at::tensor({2, 0});
+  const Value index = add_leaf(trace, index_data);
+  static const OpInfo& op = make_op("aten::index", "Tensor");
+  const auto signature = make_signature(op, {an_operand(), a_list(2)}, {floats({2, 2})});
+  const Value result{trace.add_call(signature, {{a}, {}, {index}}, {}, 0, nullptr), 0};
+  expect_both_give(trace, result, {a_data.index_select(1, index_data)});
+}
+
+TEST_F(Lowering, ListsAsResults) {
+  static const OpInfo& op = make_op("aten::split_with_sizes_copy");
+  const auto signature = make_signature(
+      op, {an_operand(), a_constant(std::vector<int64_t>{1, 2}), a_constant(1)}, {floats({2, 1}), floats({2, 2})});
+  const NodeId split = trace.add_call(signature, Operand{a}, {}, 0, nullptr);
+  EXPECT_EQ(kinds_of(trace, Value{split, 1})[1], "prim::ListUnpack");
+  expect_both_give(trace, {{split, 1}, {split, 0}}, {a_data.slice(1, 1), a_data.slice(1, 0, 1)});
+}
+
+TEST_F(Lowering, SeveralResults) {
+  static const OpInfo& sort = make_op("aten::sort");
+  const auto signature = make_signature(
+      sort, {an_operand(), a_constant(-1), a_constant(true)}, {floats({3}), Geometry::contiguous(at::kLong, {3})});
+  const NodeId node = trace.add_call(signature, Operand{b}, {}, 0, nullptr);
+  const auto [values, indices] = b_data.sort(-1, /*descending=*/true);
+  expect_both_give(trace, {{node, 1}, {node, 0}}, {indices, values});
+}
+
+TEST_F(Lowering, GeneratorsAreMadeFromASeedThatIsAnInput) {
+  static const OpInfo& op = make_op("aten::uniform_");
+  const auto signature = make_signature(op, {an_operand(), a_scalar(), a_scalar(), a_seed()}, {}, {true});
+  const auto draw = [&](Value from, int64_t seed) {
+    return Value{
+        trace.add_call(signature, Operand{from}, {c10::IValue(0.0), c10::IValue(1.0), c10::IValue(seed)}, 1, nullptr),
+        0};
+  };
+  const Value first = draw(trace.add_empty(floats({8})), 1);
+  const Value again = draw(trace.add_empty(floats({8})), 1);
+  const Value other = draw(trace.add_empty(floats({8})), 2);
+  const std::vector<Value> roots = {first, again, other};
+  const auto results = run_ours(trace, roots);
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+  EXPECT_FALSE(at::equal(results[0], results[2]));
+  expect_both_give(trace, roots, results);
+}
+
+TEST_F(Lowering, ConstantsAndComplexScalars) {
+  const Value sum = add_add(trace, {a}, {a}, Geometry::contiguous(at::kComplexFloat, {2, 3}), c10::complex<double>(0, 1));
+  EXPECT_NE(text_of(trace, sum).find(": complex"), std::string::npos);
+  static const OpInfo& op = make_op("aten::sum", "dim_IntList");
+  const auto signature = make_signature(
+      op,
+      {an_operand(), a_constant(std::vector<int64_t>{1}), a_constant(false), a_constant(static_cast<int64_t>(at::kDouble))},
+      {Geometry::contiguous(at::kDouble, {2})});
+  const Value reduced{trace.add_call(signature, Operand{a}, {}, 0, nullptr), 0};
+  expect_both_give(trace, reduced, {a_data.sum(1, false, at::kDouble)});
+}
+
+TEST_F(Lowering, BoolScalarsFindAnOverload) {
+  const Value memory = trace.add_empty(Geometry::contiguous(at::kBool, {2}));
+  static const OpInfo& fill = make_op("aten::fill_", "Scalar");
+  const auto signature = make_signature(fill, {an_operand(), a_scalar()}, {}, {true});
+  const Value filled{trace.add_call(signature, Operand{memory}, c10::IValue(true), 1, nullptr), 0};
+  expect_both_give(trace, filled, {at::ones({2}, at::kBool)});
+}
+
+TEST_F(Lowering, LeavesMayBeRoots) {
+  expect_both_give(trace, {b, a}, {b_data, a_data});
+}
+
+} // namespace
+} // namespace lazyplug

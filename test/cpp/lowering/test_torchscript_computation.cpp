@@ -1,0 +1,240 @@
+#include "lowering/torchscript_computation.h"
+
+#include "test/cpp/lowering/programs.h"
+#include "test/cpp/lowering/test_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace lazyplug {
+namespace {
+
+const Geometry kPair = floats({2});
+
+std::vector<ComputationOutput> run(const Trace& trace, c10::ArrayRef<Value> roots, std::vector<at::Tensor> leaves) {
+  return compile(trace, roots)->run({std::move(leaves), trace.all_scalars()});
+}
+
+std::string message(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& caught) {
+    return caught.what_without_backtrace();
+  } catch (const std::exception& caught) {
+    return caught.what();
+  }
+}
+
+Value add_test_op(Trace& trace, const char* name, Value self) {
+  return add_simple(trace, make_op(name), {{self}}, kPair);
+}
+
+Value add_fail_(Trace& trace, Operand self) {
+  static const OpInfo& op = make_op("lazyplug_test::fail_");
+  return {trace.add_call(make_signature(op, {an_operand()}, {}, {true}), self, {}, 1, nullptr), 0};
+}
+
+class TorchScriptComputationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Watched::reset();
+  }
+
+  at::Tensor fresh_pair() const {
+    return at::tensor({-1.F, 2.F});
+  }
+
+  Trace trace;
+  const Value a = trace.add_device_data(at::Tensor(), kPair);
+};
+
+// ---- values ----
+
+TEST_F(TorchScriptComputationTest, OneCompilationRunsManyTimes) {
+  const Value sum = add_add(trace, {a}, {a}, kPair);
+  const auto computation = compile(trace, sum);
+  for (float value : {1.F, 2.F}) {
+    const auto outputs = computation->run({{at::full({2}, value)}, {c10::IValue(10)}});
+    ASSERT_EQ(outputs.size(), 1);
+    EXPECT_TRUE(at::equal(outputs[0].tensor, at::full({2}, 11 * value)));
+    EXPECT_FALSE(outputs[0].error);
+  }
+}
+
+TEST_F(TorchScriptComputationTest, TextIsTheGraph) {
+  const auto computation = compile(trace, add_relu(trace, {a}, kPair));
+  EXPECT_NE(computation->to_string().find("aten::relu"), std::string::npos);
+}
+
+TEST_F(TorchScriptComputationTest, RunsOnlyWhatItsRootsNeed) {
+  add_test_op(trace, "lazyplug_test::watch", a);
+  const Value empty = trace.add_empty(kPair);
+  const Value result = add_add(trace, {a}, {empty}, kPair);
+  EXPECT_EQ(compile(trace, result)->num_ops(), 2) << "empty and add";
+  EXPECT_EQ(compile(trace, a)->num_ops(), 0);
+  run(trace, result, {fresh_pair()});
+  EXPECT_EQ(Watched::peak(), 0);
+}
+
+TEST_F(TorchScriptComputationTest, WrongNumberOfInputsIsABug) {
+  EXPECT_THROW(run(trace, a, {}), c10::Error);
+}
+
+TEST_F(TorchScriptComputationTest, RunsWithoutAutograd) {
+  const Value result = add_test_op(trace, "lazyplug_test::keys", a);
+  const auto outputs = run(trace, result, {fresh_pair().requires_grad_()});
+  EXPECT_FALSE(outputs[0].tensor.requires_grad());
+  EXPECT_TRUE(seen_excluded_keys().isSupersetOf(c10::autograd_dispatch_keyset));
+  EXPECT_TRUE(seen_excluded_keys().isSupersetOf(c10::autocast_dispatch_keyset));
+}
+
+// ---- errors ----
+
+TEST_F(TorchScriptComputationTest, ErrorSpoilsOnlyWhatDependsOnIt) {
+  const Value before = add_relu(trace, {a}, kPair);
+  const Value failed = add_test_op(trace, "lazyplug_test::fail", a);
+  const Value after = add_add(trace, {a}, {before}, kPair);
+  const Value spoiled = add_add(trace, {after}, {failed}, kPair);
+  const Value spoiled_again = add_relu(trace, {spoiled}, kPair);
+  const auto outputs = run(trace, {before, failed, after, spoiled, spoiled_again}, {fresh_pair()});
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({0.F, 2.F})));
+  EXPECT_TRUE(at::equal(outputs[2].tensor, at::tensor({-1.F, 4.F})));
+  for (size_t i : {1, 3, 4}) {
+    EXPECT_FALSE(outputs[i].tensor.defined()) << i;
+    ASSERT_TRUE(outputs[i].error) << i;
+    EXPECT_EQ(outputs[i].error, outputs[1].error) << "one error for all";
+  }
+}
+
+TEST_F(TorchScriptComputationTest, IndependentErrorsStayApart) {
+  const Value one = add_test_op(trace, "lazyplug_test::fail", a);
+  const Value two = add_test_op(trace, "lazyplug_test::fail_std", a);
+  const Value both = add_add(trace, {two}, {one}, kPair);
+  const auto outputs = run(trace, {one, two, both}, {fresh_pair()});
+  EXPECT_THROW(std::rethrow_exception(outputs[0].error), c10::IndexError);
+  EXPECT_THROW(std::rethrow_exception(outputs[1].error), std::out_of_range);
+  EXPECT_EQ(outputs[2].error, outputs[1].error) << "that of the first operand";
+}
+
+TEST_F(TorchScriptComputationTest, ErrorTellsTheOpItsOperandsAndTheLine) {
+  const auto signature = make_signature(make_op("lazyplug_test::fail"), {an_operand()}, {kPair});
+  auto described = c10::make_intrusive<Signature>(*signature);
+  described->operands = {kPair};
+  const Value failed{trace.add_call(described, Operand{a}, {}, 0, "model.py:12"), 0};
+  const std::string text = message(run(trace, failed, {fresh_pair()})[0].error);
+  EXPECT_NE(text.find("index out of range, on purpose"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("while running lazyplug_test::fail(Float[2] strides=[1]), recorded at model.py:12"), std::string::npos)
+      << text;
+}
+
+TEST_F(TorchScriptComputationTest, ErrorBehindAViewSpoilsTheReader) {
+  const Value failed = add_test_op(trace, "lazyplug_test::fail", a);
+  const Value reader = add_relu(trace, view_of(trace, failed, floats({1})), floats({1}));
+  const auto outputs = run(trace, reader, {fresh_pair()});
+  EXPECT_THROW(std::rethrow_exception(outputs[0].error), c10::IndexError);
+}
+
+TEST_F(TorchScriptComputationTest, FailedWriteLeavesTheOldContentsAndTheError) {
+  const Value changed = add_fail_(trace, {a});
+  const Value changed_again = add_add_(trace, {changed}, {changed});
+  const Value reader = add_relu(trace, {changed_again}, kPair);
+  const auto outputs = run(trace, {changed_again, reader}, {fresh_pair()});
+  ASSERT_TRUE(outputs[0].error);
+  EXPECT_THROW(std::rethrow_exception(outputs[0].error), c10::IndexError);
+  EXPECT_TRUE(at::equal(outputs[0].tensor, fresh_pair()));
+  EXPECT_EQ(outputs[1].error, outputs[0].error);
+  EXPECT_FALSE(outputs[1].tensor.defined());
+}
+
+TEST_F(TorchScriptComputationTest, WriteOfAFailedOperandLeavesTheOldContentsAndTheError) {
+  const Value failed = add_test_op(trace, "lazyplug_test::fail", a);
+  const Value changed = add_add_(trace, {a}, {failed});
+  const auto outputs = run(trace, {changed, failed}, {fresh_pair()});
+  EXPECT_TRUE(at::equal(outputs[0].tensor, fresh_pair()));
+  ASSERT_TRUE(outputs[0].error);
+  EXPECT_EQ(outputs[0].error, outputs[1].error);
+}
+
+TEST_F(TorchScriptComputationTest, WriteToAFailedValueHasNoContents) {
+  const Value failed = add_test_op(trace, "lazyplug_test::fail", a);
+  const Value changed = add_add_(trace, {failed}, {a});
+  const auto outputs = run(trace, changed, {fresh_pair()});
+  EXPECT_FALSE(outputs[0].tensor.defined());
+  EXPECT_TRUE(outputs[0].error);
+}
+
+TEST_F(TorchScriptComputationTest, ComputationIsUsableAfterAnError) {
+  const Value b = trace.add_device_data(at::Tensor(), kPair);
+  const Value product = add_mul(trace, {a}, {b}, kPair);
+  const auto computation = compile(trace, product);
+  EXPECT_TRUE(computation->run({{fresh_pair(), at::ones({3})}, {}})[0].error);
+  const auto outputs = computation->run({{fresh_pair(), fresh_pair()}, {}});
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({1.F, 4.F})));
+}
+
+// ---- memory ----
+
+TEST_F(TorchScriptComputationTest, IntermediateIsFreedAfterItsLastReader) {
+  Value value = a;
+  for (int i = 0; i < 6; ++i) {
+    value = add_test_op(trace, "lazyplug_test::watch", value);
+  }
+  const auto outputs = run(trace, value, {fresh_pair()});
+  EXPECT_EQ(Watched::peak(), 2) << "an op's argument and its result";
+  EXPECT_EQ(Watched::alive(), 1);
+}
+
+TEST_F(TorchScriptComputationTest, RootsLiveOn) {
+  const Value first = add_test_op(trace, "lazyplug_test::watch", a);
+  const Value second = add_test_op(trace, "lazyplug_test::watch", first);
+  const auto outputs = run(trace, {first, second}, {fresh_pair()});
+  EXPECT_EQ(Watched::alive(), 2);
+}
+
+TEST_F(TorchScriptComputationTest, DonatedLeafIsWrittenInPlace) {
+  const Value once = add_add_(trace, {a}, {a});
+  const Value twice = add_add_(trace, {once}, {once});
+  at::Tensor leaf = fresh_pair();
+  const void* address = leaf.data_ptr();
+  std::vector<at::Tensor> leaves;
+  leaves.push_back(std::move(leaf));
+  const auto outputs = run(trace, twice, std::move(leaves));
+  EXPECT_EQ(outputs[0].tensor.data_ptr(), address);
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({-4.F, 8.F})));
+}
+
+TEST_F(TorchScriptComputationTest, LeafThatSomebodyHoldsIsNotWritten) {
+  const Value changed = add_add_(trace, {a}, {a});
+  const at::Tensor leaf = fresh_pair();
+  const auto outputs = run(trace, changed, {leaf});
+  EXPECT_TRUE(at::equal(leaf, fresh_pair()));
+  EXPECT_TRUE(at::equal(outputs[0].tensor, fresh_pair() * 2));
+}
+
+TEST_F(TorchScriptComputationTest, LeafWhoseStorageSomebodyHoldsIsNotWritten) {
+  const Value changed = add_add_(trace, {a}, {a});
+  const at::Tensor held = fresh_pair();
+  const auto outputs = run(trace, changed, {held.view({2})});
+  EXPECT_TRUE(at::equal(held, fresh_pair()));
+  EXPECT_NE(outputs[0].tensor.data_ptr(), held.data_ptr());
+}
+
+TEST_F(TorchScriptComputationTest, ValueThatAnotherRegisterAliasesIsCopiedBeforeItIsWritten) {
+  const Value alias = add_test_op(trace, "lazyplug_test::same", a);
+  const Value changed = add_add_(trace, {alias}, {alias});
+  const auto outputs = run(trace, {a, changed}, {fresh_pair()});
+  EXPECT_TRUE(at::equal(outputs[0].tensor, fresh_pair()));
+  EXPECT_TRUE(at::equal(outputs[1].tensor, fresh_pair() * 2));
+}
+
+TEST_F(TorchScriptComputationTest, IntermediateIsWrittenInPlace) {
+  const Value first = add_test_op(trace, "lazyplug_test::watch", a);
+  const Value changed = add_add_(trace, {first}, {first});
+  const auto outputs = run(trace, changed, {fresh_pair()});
+  EXPECT_EQ(Watched::alive(), 1) << "the result lies where the intermediate lay";
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,51 @@
+"""``copy.deepcopy`` of lazy tensors, with views that go on sharing one storage.
+
+``torch.Tensor.__deepcopy__`` clones tensors of any device called "lazy", because PyTorch's in-tree device of that name
+has no storages. Ours has, so plain tensors are copied as on the CPU; everything else is left to PyTorch.
+"""
+
+import copy
+import functools
+from typing import Any
+
+import torch
+
+
+def install() -> None:
+    """Wraps ``torch.Tensor.__deepcopy__``; does nothing if that has been done."""
+    original = torch.Tensor.__deepcopy__
+    if getattr(original, "_lazyplug", False):
+        return
+
+    @functools.wraps(original)
+    def wrapper(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        if id(tensor) in memo or not _shares_storage_on_copy(tensor):
+            return original(tensor, memo)
+        return _copy_with_storage(tensor, memo)
+
+    wrapper._lazyplug = True  # type: ignore[attr-defined]
+    torch.Tensor.__deepcopy__ = wrapper  # type: ignore[method-assign]
+
+
+def _shares_storage_on_copy(tensor: torch.Tensor) -> bool:
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "lazy"
+        and tensor.layout is torch.strided
+        and tensor.is_leaf
+        and torch._C._has_storage(tensor)
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def _copy_with_storage(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    with torch.no_grad():
+        storage = tensor._typed_storage()._deepcopy(memo)
+        result = tensor.new_empty([])
+        result.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+    result.requires_grad_(tensor.requires_grad)
+    if tensor.grad is not None:
+        result.grad = copy.deepcopy(tensor.grad, memo)
+    result.__dict__ = copy.deepcopy(tensor.__dict__, memo)
+    memo[id(tensor)] = result
+    return result
