@@ -15,14 +15,17 @@ DeviceContext& context_of(const std::string& name) {
   const c10::Device device(name);
   TORCH_CHECK(
       device.type() == kLazyDevice || device.type() == c10::DeviceType::Lazy,
-      "expected a lazy device, got '", name, "'");
+      "expected a lazy device, got '",
+      name,
+      "'");
   return DeviceContext::get(device.index());
 }
 
 LazyStorageImpl& storage_of(const at::Tensor& tensor) {
   auto* storage = tensor.defined() ? LazyStorageImpl::of(tensor) : nullptr;
   TORCH_CHECK(
-      storage, "expected a lazy tensor, got ",
+      storage,
+      "expected a lazy tensor, got ",
       tensor.defined() ? "one on " + tensor.device().str() : "an undefined one");
   return *storage;
 }

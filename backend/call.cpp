@@ -17,11 +17,9 @@ class CallReader {
   Call read(const c10::Stack& stack) && {
     const OpInfo& op = *call_.op;
     const auto arguments = torch::jit::last(stack, op.num_args());
-    const bool hidden_writes =
-        op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
+    const bool hidden_writes = op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
     for (size_t i = 0; i < arguments.size(); ++i) {
-      const bool written =
-          op.args()[i].written || (hidden_writes && op.hidden_write(i));
+      const bool written = op.args()[i].written || (hidden_writes && op.hidden_write(i));
       read_argument(op.args()[i].kind, arguments[i], written);
     }
     check_cpu_tensors();
@@ -126,17 +124,19 @@ class CallReader {
     TORCH_CHECK(
         call_.device < 0 || call_.device == device.index(),
         "Expected all tensors to be on the same device, but found at least two devices, ",
-        c10::Device(kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)), " and ",
-        device, "!");
+        c10::Device(kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)),
+        " and ",
+        device,
+        "!");
     call_.device = device.index();
   }
 
   void add_geometry(const c10::TensorImpl& tensor, bool on_cpu) {
     const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
     add_word(
-        static_cast<uint64_t>(dtype) | uint64_t{tensor.is_conj()} << 8 |
-        uint64_t{tensor.is_neg()} << 9 | uint64_t{tensor.is_wrapped_number()} << 10 |
-        uint64_t{on_cpu} << 11 | static_cast<uint64_t>(tensor.dim()) << 16);
+        static_cast<uint64_t>(dtype) | uint64_t{tensor.is_conj()} << 8 | uint64_t{tensor.is_neg()} << 9 |
+        uint64_t{tensor.is_wrapped_number()} << 10 | uint64_t{on_cpu} << 11 |
+        static_cast<uint64_t>(tensor.dim()) << 16);
     for (int64_t size : tensor.sizes()) {
       add_word(static_cast<uint64_t>(size));
     }
@@ -168,11 +168,7 @@ class CallReader {
       call_.obstacle = "a symbolic number";
       return;
     }
-    add_word(
-        value.isDouble()    ? 1
-            : value.isInt() ? 2
-            : value.isBool() ? 3
-                             : 4);
+    add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : 4);
     call_.scalars.push_back(value);
   }
 
@@ -236,11 +232,14 @@ class CallReader {
     TORCH_CHECK(
         !call_.any_written || !foreign_written_ || call_.device < 0,
         "Expected all tensors to be on the same device, but found at least two devices, ",
-        "cpu and ", device_name(), "!");
+        "cpu and ",
+        device_name(),
+        "!");
     TORCH_CHECK(
         !foreign_dims_ || call_.device < 0,
         "Expected all tensors to be on the same device, but found at least two devices, ",
-        device_name(), " and cpu!");
+        device_name(),
+        " and cpu!");
   }
 
   c10::Device device_name() const {

@@ -62,9 +62,7 @@ c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage
   return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
 }
 
-at::Tensor make_lazy_tensor(
-    c10::intrusive_ptr<LazyStorageImpl> storage,
-    const Geometry& layout) {
+at::Tensor make_lazy_tensor(c10::intrusive_ptr<LazyStorageImpl> storage, const Geometry& layout) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)),
       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -118,8 +116,7 @@ std::vector<at::Tensor> DeviceContext::record(
       }
     }
   }
-  const NodeId node = trace_.add_call(
-      signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
+  const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   recorded.add();
   ++recorded_;
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
@@ -128,12 +125,11 @@ std::vector<at::Tensor> DeviceContext::record(
   }
   auto outputs = make_outputs(node, signature);
   cut_policy_.note(signature->hash.lo);
-  const bool full =
-      cut_policy_.should_cut(
-          static_cast<int64_t>(trace_.size()),
-          config().min_cut_nodes.get(),
-          config().max_pending_nodes.get()) ||
-      trace_.pending_bytes() > static_cast<size_t>(config().max_pending_bytes.get());
+  const bool full = cut_policy_.should_cut(
+                        static_cast<int64_t>(trace_.size()),
+                        config().min_cut_nodes.get(),
+                        config().max_pending_nodes.get()) ||
+                    trace_.pending_bytes() > static_cast<size_t>(config().max_pending_bytes.get());
   lock.unlock();
   if (config().launch_blocking.get()) {
     synchronize();
@@ -174,7 +170,9 @@ void DeviceContext::raise_failure(LazyStorageImpl& storage) {
 
 void DeviceContext::wait_for_run(Lock& lock) {
   lock.unlock();
-  { const std::lock_guard<std::mutex> run_lock(run_mutex_); }
+  {
+    const std::lock_guard<std::mutex> run_lock(run_mutex_);
+  }
   lock.lock();
 }
 
@@ -218,10 +216,7 @@ void DeviceContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl&
   storage.epoch_ = epoch_;
 }
 
-void DeviceContext::make_pending(
-    LazyStorageImpl& storage,
-    Value value,
-    const Geometry* layout) {
+void DeviceContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
   storage.set_pending(value, layout);
   storage.epoch_ = epoch_;
   if (storage.slot_ == LazyStorageImpl::kNoSlot) {
@@ -230,15 +225,12 @@ void DeviceContext::make_pending(
   }
 }
 
-std::vector<at::Tensor> DeviceContext::make_outputs(
-    NodeId node,
-    const SignaturePtr& signature) {
+std::vector<at::Tensor> DeviceContext::make_outputs(NodeId node, const SignaturePtr& signature) {
   std::vector<at::Tensor> outputs;
   outputs.reserve(signature->outputs.size());
   const c10::Device device(kLazyDevice, index_);
   for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
-    auto storage = c10::make_intrusive<LazyStorageImpl>(
-        signature->output_bytes[i], device, /*resizable=*/true);
+    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], device, /*resizable=*/true);
     make_pending(*storage, {node, i}, &signature->outputs[i]);
     outputs.push_back(make_lazy_tensor(std::move(storage), signature->outputs[i]));
   }
@@ -310,10 +302,7 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
   const c10::Storage old_memory = materialize_for_write(storage);
   const size_t kept = std::min(nbytes, storage.nbytes());
   c10::Storage memory = allocate(nbytes);
-  std::copy_n(
-      static_cast<const char*>(old_memory.data()),
-      kept,
-      static_cast<char*>(memory.mutable_data()));
+  std::copy_n(static_cast<const char*>(old_memory.data()), kept, static_cast<char*>(memory.mutable_data()));
   refresh(storage, memory);
 }
 
@@ -399,8 +388,7 @@ void DeviceContext::run(Job job) {
     const auto computation = find_or_compile(job.trace, job.roots);
     executed.add(static_cast<int64_t>(computation->num_ops()));
     const TimerScope scope(time);
-    outputs = computation->run(
-        {std::move(job.trace.leaves()), std::move(job.trace.all_scalars())});
+    outputs = computation->run({std::move(job.trace.leaves()), std::move(job.trace.all_scalars())});
   } catch (...) {
     fail(job, std::current_exception());
     return;
@@ -453,10 +441,7 @@ c10::Storage DeviceContext::result_memory(Job& job, size_t root, at::Tensor resu
     static Counter& copies = counter("AliasedResultCopied");
     copies.add();
     c10::Storage copy = allocate(memory.nbytes());
-    std::copy_n(
-        static_cast<const char*>(memory.data()),
-        memory.nbytes(),
-        static_cast<char*>(copy.mutable_data()));
+    std::copy_n(static_cast<const char*>(memory.data()), memory.nbytes(), static_cast<char*>(copy.mutable_data()));
     return copy;
   }
   return memory;

@@ -36,10 +36,8 @@ class DeviceContext {
 
   // Appends a call. `args` are its tensor arguments in order. Returns the
   // fresh outputs, as tensors. Raises the error of an argument that failed.
-  std::vector<at::Tensor> record(
-      const SignaturePtr& signature,
-      c10::ArrayRef<TensorArg> args,
-      c10::ArrayRef<c10::IValue> scalars);
+  std::vector<at::Tensor>
+  record(const SignaturePtr& signature, c10::ArrayRef<TensorArg> args, c10::ArrayRef<c10::IValue> scalars);
 
   // Gives the storage contents that are already in memory.
   void adopt(LazyStorageImpl& storage, c10::Storage memory);

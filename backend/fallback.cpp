@@ -60,8 +60,7 @@ class CpuCall {
  private:
   c10::DeviceIndex find_device() const {
     for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
-      if (value.isTensor() && value.toTensor().defined() &&
-          value.toTensor().device().type() == kLazyDevice) {
+      if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == kLazyDevice) {
         return value.toTensor().device().index();
       }
       if (value.isTensorList()) {
@@ -89,8 +88,7 @@ class CpuCall {
       return c10::Device(c10::kCPU);
     }
     if (kind == ArgKind::kGenerator && op_.random()) {
-      return seeded_generator(static_cast<int64_t>(
-          next_random_ticket(value.toOptional<at::Generator>(), device_)));
+      return seeded_generator(static_cast<int64_t>(next_random_ticket(value.toOptional<at::Generator>(), device_)));
     }
     return value;
   }
@@ -165,7 +163,9 @@ class CpuCall {
       return found->second;
     }
     auto storage = c10::make_intrusive<LazyStorageImpl>(
-        cpu.storage().nbytes(), c10::Device(kLazyDevice, device_), /*resizable=*/true);
+        cpu.storage().nbytes(),
+        c10::Device(kLazyDevice, device_),
+        /*resizable=*/true);
     storage->context().adopt(*storage, cpu.storage());
     return lazy_storages_.emplace(key, c10::Storage(std::move(storage))).first->second;
   }
@@ -173,9 +173,9 @@ class CpuCall {
   const OpInfo& op_;
   c10::Stack* stack_;
   c10::DeviceIndex device_ = 0;
-  std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_;            // lazy, CPU
   std::unordered_map<c10::StorageImpl*, c10::Storage> lazy_storages_; // by CPU storage
-  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_; // by CPU tensor
+  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_;     // by CPU tensor
 };
 
 bool first_time(const OpInfo& op) {
@@ -191,14 +191,19 @@ void warn(const OpInfo& op, const char* reason) {
   }
   const char* location = current_location();
   TORCH_WARN(
-      op.name(), " runs on the CPU at once instead of being recorded: ", reason,
+      op.name(),
+      " runs on the CPU at once instead of being recorded: ",
+      reason,
       location ? std::string(" (at ") + location + ")" : "");
 }
 
 // A tensor on the device whose memory is not ours, such as a wrapped pointer.
 at::Tensor foreign_alias(const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.has_storage(), "cannot read the memory of a ", tensor.layout(), " tensor on ",
+      tensor.has_storage(),
+      "cannot read the memory of a ",
+      tensor.layout(),
+      " tensor on ",
       tensor.device());
   const c10::Storage& owner = tensor.storage();
   c10::DataPtr data(
@@ -206,15 +211,16 @@ at::Tensor foreign_alias(const at::Tensor& tensor) {
       new c10::Storage(owner),
       [](void* context) { delete static_cast<c10::Storage*>(context); },
       c10::Device(c10::kCPU));
-  c10::Storage memory(
-      c10::Storage::use_byte_size_t(), owner.nbytes(), std::move(data), nullptr, false);
+  c10::Storage memory(c10::Storage::use_byte_size_t(), owner.nbytes(), std::move(data), nullptr, false);
   return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 void refuse(const OpInfo& op, const char* reason) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       config().fallback.get() != "error",
-      op.name(), " cannot be recorded: ", reason,
+      op.name(),
+      " cannot be recorded: ",
+      reason,
       ". It would run on the CPU, which the setting fallback=error forbids.");
 }
 
@@ -239,17 +245,18 @@ at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
   if (!storage) {
     return foreign_alias(tensor);
   }
-  c10::Storage memory = for_write ? DeviceContext::materialize_for_write(*storage)
-                                  : DeviceContext::materialize(*storage);
+  c10::Storage memory =
+      for_write ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage);
   return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
   auto storage = c10::make_intrusive<LazyStorageImpl>(
-      tensor.storage().nbytes(), c10::Device(kLazyDevice, device), /*resizable=*/true);
+      tensor.storage().nbytes(),
+      c10::Device(kLazyDevice, device),
+      /*resizable=*/true);
   storage->context().adopt(*storage, tensor.storage());
-  return make_lazy_tensor(
-      c10::Storage(std::move(storage)), Geometry::of(*tensor.unsafeGetTensorImpl()));
+  return make_lazy_tensor(c10::Storage(std::move(storage)), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 } // namespace lazyplug

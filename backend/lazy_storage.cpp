@@ -26,15 +26,13 @@ c10::intrusive_ptr<c10::StorageImpl> create_storage(
     c10::Allocator* /*allocator*/,
     bool resizable) {
   const auto nbytes = static_cast<size_t>(size_bytes.guard_int(__FILE__, __LINE__));
-  const auto device = data.get() ? data.device()
-                                 : c10::Device(kLazyDevice, current_device());
+  const auto device = data.get() ? data.device() : c10::Device(kLazyDevice, current_device());
   auto storage = c10::make_intrusive<LazyStorageImpl>(nbytes, device, resizable);
   if (data.get()) {
     data.unsafe_set_device(c10::Device(c10::kCPU));
     storage->context().adopt(
         *storage,
-        c10::Storage(
-            c10::Storage::use_byte_size_t(), nbytes, std::move(data), c10::GetCPUAllocator(), true));
+        c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(data), c10::GetCPUAllocator(), true));
   }
   return storage;
 }

@@ -43,10 +43,10 @@ class LazyStorageImpl final : public c10::StorageImpl {
  public:
   enum class State : uint8_t {
     kUnallocated, // never written: no memory and no value
-    kPending, // `value` in the device's current trace will be its contents
-    kRunning, // the executor is computing its contents
-    kAvailable, // `memory` holds its contents, and the data pointer is real
-    kFailed, // `failure` tells why its contents could not be computed
+    kPending,     // `value` in the device's current trace will be its contents
+    kRunning,     // the executor is computing its contents
+    kAvailable,   // `memory` holds its contents, and the data pointer is real
+    kFailed,      // `failure` tells why its contents could not be computed
   };
 
   LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable);
@@ -97,8 +97,8 @@ class LazyStorageImpl final : public c10::StorageImpl {
   uint64_t epoch_ = 0;
   Value value_;
   const Geometry* layout_ = nullptr; // owned by that trace
-  c10::Storage memory_; // a CPU storage
-  FailurePtr failure_; // of a failed storage, or of the last write to this one
+  c10::Storage memory_;              // a CPU storage
+  FailurePtr failure_;               // of a failed storage, or of the last write to this one
 };
 
 // True for defined tensors with a lazy storage.

@@ -10,8 +10,7 @@ namespace lazyplug {
 
 const OpInfo& op_info(const c10::OperatorHandle& handle) {
   static std::mutex mutex;
-  static auto* ops =
-      new std::unordered_map<c10::OperatorName, std::unique_ptr<const OpInfo>>();
+  static auto* ops = new std::unordered_map<c10::OperatorName, std::unique_ptr<const OpInfo>>();
   const std::lock_guard<std::mutex> lock(mutex);
   auto& op = (*ops)[handle.operator_name()];
   if (!op) {

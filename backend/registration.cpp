@@ -22,7 +22,7 @@ bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
 
 bool is_composite_explicit(const c10::OperatorHandle& op) {
   return has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
-      has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+         has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
 bool takes_generator(const OpInfo& op) {
@@ -51,12 +51,11 @@ void register_traced_ops(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findOp(name);
-    if (handle && handle->hasSchema() && name.name.starts_with("aten::") &&
-        is_traced(*handle)) {
+    if (handle && handle->hasSchema() && name.name.starts_with("aten::") && is_traced(*handle)) {
       library.impl(
           c10::toString(name).c_str(),
-          torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
-              std::make_unique<TracerKernel>(op_info(*handle)))));
+          torch::CppFunction::makeFromBoxedKernel(
+              c10::BoxedKernel::makeFromFunctor(std::make_unique<TracerKernel>(op_info(*handle)))));
     }
   }
 }
@@ -96,16 +95,10 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 
 DeviceCallbacks callbacks() {
   DeviceCallbacks callbacks;
-  callbacks.synchronize = [](c10::DeviceIndex device) {
-    DeviceContext::get(device).synchronize();
-  };
+  callbacks.synchronize = [](c10::DeviceIndex device) { DeviceContext::get(device).synchronize(); };
   callbacks.flush = [](c10::DeviceIndex device) { DeviceContext::get(device).flush(); };
-  callbacks.recorded_place = [](c10::DeviceIndex device) {
-    return DeviceContext::get(device).recorded();
-  };
-  callbacks.completed_place = [](c10::DeviceIndex device) {
-    return DeviceContext::get(device).completed();
-  };
+  callbacks.recorded_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).recorded(); };
+  callbacks.completed_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).completed(); };
   callbacks.resize_storage = [](c10::StorageImpl* storage, size_t nbytes) {
     DeviceContext::resize(*static_cast<LazyStorageImpl*>(storage), nbytes);
   };

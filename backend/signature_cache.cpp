@@ -99,8 +99,7 @@ class StandInArguments {
         stand_in_storage(storage),
         c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, c10::kStrided, device_)),
         tensor.dtype());
-    result.unsafeGetTensorImpl()->set_sizes_and_strides(
-        tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
     set_bits(tensor, result);
     return result;
   }
@@ -202,10 +201,7 @@ void finish_hash(Signature& signature, Hash128 key) {
 }
 
 // Null if a return is not a strided tensor.
-c10::intrusive_ptr<Signature> make_signature(
-    const Call& call,
-    const c10::Stack& stack,
-    const c10::Stack& results) {
+c10::intrusive_ptr<Signature> make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& results) {
   auto signature = c10::make_intrusive<Signature>();
   signature->op = call.op;
   signature->key = call.key;
@@ -230,12 +226,10 @@ c10::intrusive_ptr<Signature> make_signature(
 
 bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
   return before.sizes() != after.sizes() || before.strides() != after.strides() ||
-      before.storage_offset() != after.storage_offset();
+         before.storage_offset() != after.storage_offset();
 }
 
-std::vector<Geometry> resized_arguments(
-    const Call& call,
-    const StandInArguments& arguments) {
+std::vector<Geometry> resized_arguments(const Call& call, const StandInArguments& arguments) {
   bool any = false;
   std::vector<Geometry> geometries;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
@@ -268,8 +262,7 @@ bool may_overlap(const Call& call) {
     }
     const auto* storage = LazyStorageImpl::of(arg.tensor);
     for (const TensorArg& other : call.tensors) {
-      if (other.tensor && other.tensor != arg.tensor &&
-          LazyStorageImpl::of(other.tensor) == storage) {
+      if (other.tensor && other.tensor != arg.tensor && LazyStorageImpl::of(other.tensor) == storage) {
         return true;
       }
     }

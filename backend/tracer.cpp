@@ -26,8 +26,7 @@ void move_cpu_indices(const OpInfo& op, c10::Stack* stack, c10::Device device) {
   const auto list = argument.toList();
   c10::impl::GenericList moved(list.elementType());
   for (const c10::IValue& element : argument.toListRef()) {
-    const bool on_cpu = element.isTensor() && element.toTensor().defined() &&
-        element.toTensor().is_cpu();
+    const bool on_cpu = element.isTensor() && element.toTensor().defined() && element.toTensor().is_cpu();
     moved.push_back(on_cpu ? c10::IValue(element.toTensor().to(device)) : element);
   }
   argument = std::move(moved);
@@ -45,8 +44,7 @@ std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack
 void draw_seed(Call& call) {
   if (call.seed_scalar >= 0) {
     const auto device = static_cast<c10::DeviceIndex>(call.device);
-    call.scalars[call.seed_scalar] =
-        static_cast<int64_t>(next_random_ticket(call.generator, device));
+    call.scalars[call.seed_scalar] = static_cast<int64_t>(next_random_ticket(call.generator, device));
   }
 }
 
@@ -59,11 +57,7 @@ c10::IValue take_list(std::vector<at::Tensor>& fresh, size_t& next, uint32_t cou
 }
 
 // Replaces the arguments on the stack by the results.
-void push_results(
-    const OpInfo& op,
-    const Signature& signature,
-    std::vector<at::Tensor> fresh,
-    c10::Stack* stack) {
+void push_results(const OpInfo& op, const Signature& signature, std::vector<at::Tensor> fresh, c10::Stack* stack) {
   c10::SmallVector<c10::IValue, 4> results;
   size_t next = 0;
   for (const ReturnBinding& binding : signature.returns) {
@@ -83,10 +77,7 @@ void push_results(
     }
   }
   torch::jit::drop(*stack, op.num_args());
-  stack->insert(
-      stack->end(),
-      std::make_move_iterator(results.begin()),
-      std::make_move_iterator(results.end()));
+  stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
 }
 
 void resize_arguments(const Call& call, const std::vector<Geometry>& geometries) {
@@ -115,8 +106,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   if (call.result_elsewhere) {
     // Factories by example, such as zeros_like(x, device="cpu"): made of
     // others, which then reach the right device.
-    return op.handle().callBoxedForDispatchKey(
-        c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    return op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
   }
   if (call.obstacle || call.device < 0) {
     return run_fallback(op, stack, call.obstacle ? call.obstacle : "no lazy tensor");
@@ -136,10 +126,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   push_results(op, *inference.signature, std::move(fresh), stack);
 }
 
-void trace_unregistered(
-    const c10::OperatorHandle& handle,
-    c10::DispatchKeySet /*keys*/,
-    c10::Stack* stack) {
+void trace_unregistered(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
   trace(op_info(handle), stack);
 }
 

@@ -15,10 +15,7 @@ void trace(const OpInfo& op, c10::Stack* stack);
 class TracerKernel final : public c10::OperatorKernel {
  public:
   explicit TracerKernel(const OpInfo& op) : op_(op) {}
-  void operator()(
-      const c10::OperatorHandle& /*handle*/,
-      c10::DispatchKeySet /*keys*/,
-      c10::Stack* stack) {
+  void operator()(const c10::OperatorHandle& /*handle*/, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
     trace(op_, stack);
   }
 
@@ -28,9 +25,6 @@ class TracerKernel final : public c10::OperatorKernel {
 
 // The tracer for ops that were unknown when the device was loaded, such as
 // custom ops.
-void trace_unregistered(
-    const c10::OperatorHandle& handle,
-    c10::DispatchKeySet keys,
-    c10::Stack* stack);
+void trace_unregistered(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, c10::Stack* stack);
 
 } // namespace lazyplug

@@ -55,8 +55,7 @@ std::string arguments(const Trace& trace, const Node& node) {
         break;
       case ArgBinding::Kind::kScalar:
       case ArgBinding::Kind::kGenerator:
-        text += (arg.kind == ArgBinding::Kind::kGenerator ? "seed=" : "") +
-            describe(scalars.front());
+        text += (arg.kind == ArgBinding::Kind::kGenerator ? "seed=" : "") + describe(scalars.front());
         scalars = scalars.slice(1);
         break;
     }
@@ -88,8 +87,7 @@ std::string operation(const Trace& trace, const Node& node) {
 
 std::string to_text(const Trace& trace, NodeId id) {
   const Node& node = trace.node(id);
-  std::string text = "%" + std::to_string(id) + " = " + operation(trace, node) +
-      "  # " + result_layouts(trace, id);
+  std::string text = "%" + std::to_string(id) + " = " + operation(trace, node) + "  # " + result_layouts(trace, id);
   if (node.location) {
     text += std::string(" at ") + node.location;
   }

@@ -64,9 +64,7 @@ bool Geometry::is_dense() const {
   return true;
 }
 
-bool Geometry::same_memory(
-    c10::IntArrayRef other_sizes,
-    c10::IntArrayRef other_strides) const {
+bool Geometry::same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides) const {
   if (other_sizes != c10::IntArrayRef(sizes)) {
     return false;
   }
@@ -83,22 +81,20 @@ bool Geometry::same_memory(
 
 bool Geometry::matches(const c10::TensorImpl& tensor) const {
   return tensor.storage_offset() == offset && tensor.sizes() == c10::IntArrayRef(sizes) &&
-      tensor.strides() == c10::IntArrayRef(strides) &&
-      c10::typeMetaToScalarType(tensor.dtype()) == dtype && tensor.is_conj() == conj &&
-      tensor.is_neg() == neg && tensor.is_wrapped_number() == wrapped_number;
+         tensor.strides() == c10::IntArrayRef(strides) && c10::typeMetaToScalarType(tensor.dtype()) == dtype &&
+         tensor.is_conj() == conj && tensor.is_neg() == neg && tensor.is_wrapped_number() == wrapped_number;
 }
 
 bool Geometry::operator==(const Geometry& other) const {
-  return dtype == other.dtype && conj == other.conj && neg == other.neg &&
-      wrapped_number == other.wrapped_number && offset == other.offset && sizes == other.sizes && strides == other.strides;
+  return dtype == other.dtype && conj == other.conj && neg == other.neg && wrapped_number == other.wrapped_number &&
+         offset == other.offset && sizes == other.sizes && strides == other.strides;
 }
 
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry) {
-  const uint64_t head = static_cast<uint64_t>(geometry.dtype) |
-      static_cast<uint64_t>(geometry.conj) << 8 |
-      static_cast<uint64_t>(geometry.neg) << 9 |
-      static_cast<uint64_t>(geometry.wrapped_number) << 10 |
-      static_cast<uint64_t>(geometry.sizes.size()) << 16;
+  const uint64_t head = static_cast<uint64_t>(geometry.dtype) | static_cast<uint64_t>(geometry.conj) << 8 |
+                        static_cast<uint64_t>(geometry.neg) << 9 |
+                        static_cast<uint64_t>(geometry.wrapped_number) << 10 |
+                        static_cast<uint64_t>(geometry.sizes.size()) << 16;
   seed = hash_combine(seed, head);
   seed = hash_combine(seed, static_cast<uint64_t>(geometry.offset));
   seed = hash_words(geometry.sizes.data(), geometry.sizes.size(), seed);
@@ -112,8 +108,7 @@ std::string to_string(const Geometry& geometry) {
   if (geometry.offset != 0) {
     out << " offset=" << geometry.offset;
   }
-  out << (geometry.conj ? " conj" : "") << (geometry.neg ? " neg" : "")
-      << (geometry.wrapped_number ? " number" : "");
+  out << (geometry.conj ? " conj" : "") << (geometry.neg ? " neg" : "") << (geometry.wrapped_number ? " number" : "");
   return out.str();
 }
 

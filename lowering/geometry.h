@@ -40,8 +40,7 @@ struct Geometry {
   bool is_dense() const;
   // True if memory with these strides can be read as if it had `other`'s:
   // strides of dimensions of size 1, and of empty tensors, do not matter.
-  bool same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides)
-      const;
+  bool same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides) const;
 
   bool has_bits() const {
     return conj || neg || wrapped_number;

@@ -54,7 +54,7 @@ NodeId Trace::add_call(
 
 void Trace::hash_operand(const Operand& operand) {
   const uint64_t word = static_cast<uint64_t>(operand.value.node) << 32 |
-      static_cast<uint64_t>(operand.value.output) << 1 | (operand.view != nullptr);
+                        static_cast<uint64_t>(operand.value.output) << 1 | (operand.view != nullptr);
   hash_ = hash_combine(hash_, word);
   if (operand.view) {
     hash_ = hash_combine(hash_, *operand.view);

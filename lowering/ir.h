@@ -36,8 +36,8 @@ struct Operand {
 
 enum class NodeKind : uint8_t {
   kDeviceData, // a leaf with memory: one output, `layout`
-  kEmpty, // uninitialised memory: one output, `layout`
-  kCall, // `signature`: its fresh outputs, then one for each written value
+  kEmpty,      // uninitialised memory: one output, `layout`
+  kCall,       // `signature`: its fresh outputs, then one for each written value
 };
 
 // A node of the IR. Immutable once it stands in a trace, which owns it. The

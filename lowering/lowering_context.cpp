@@ -17,8 +17,7 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   if (scalar.isInt()) {
     return c10::IntType::get();
   }
-  return scalar.isBool() ? c10::TypePtr(c10::BoolType::get())
-                         : c10::TypePtr(c10::ComplexType::get());
+  return scalar.isBool() ? c10::TypePtr(c10::BoolType::get()) : c10::TypePtr(c10::ComplexType::get());
 }
 
 std::vector<int64_t> ints(const c10::DimVector& dims) {
@@ -31,9 +30,7 @@ Kernel call_kernel(NodeId id, const c10::OperatorHandle& handle, size_t num_inpu
 
 Kernel view_kernel(NodeId id, const Geometry& layout, const Geometry& view) {
   return {
-      [layout, view](c10::Stack& stack) {
-        stack.back() = strided_view(stack.back().toTensor(), layout, view);
-      },
+      [layout, view](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), layout, view); },
       1,
       id};
 }
@@ -57,17 +54,13 @@ Kernel empty_kernel(NodeId id, const Geometry& layout) {
 }
 
 Kernel generator_kernel(NodeId id) {
-  return {
-      [](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); },
-      1,
-      id};
+  return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1, id};
 }
 
 Kernel list_kernel(NodeId id, size_t count, bool optional) {
   return {
       [count, optional](c10::Stack& stack) {
-        auto type = optional ? c10::TypePtr(c10::OptionalType::ofTensor())
-                             : c10::TypePtr(c10::TensorType::get());
+        auto type = optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get());
         c10::impl::GenericList list(type);
         list.reserve(count);
         for (size_t i = stack.size() - count; i < stack.size(); ++i) {
@@ -138,9 +131,7 @@ void LoweringContext::lower_empty(NodeId id) {
   const Geometry& layout = *trace_.node(id).layout;
   auto* node = add_node(
       "lazyplug::empty",
-      {constant(static_cast<int64_t>(layout.dtype)),
-       constant(ints(layout.sizes)),
-       constant(ints(layout.strides))},
+      {constant(static_cast<int64_t>(layout.dtype)), constant(ints(layout.sizes)), constant(ints(layout.strides))},
       1,
       empty_kernel(id, layout));
   values_[id].push_back(node->output());
@@ -164,9 +155,7 @@ LoweringContext::Owned LoweringContext::own_written_values(NodeId id) {
     const Geometry& layout = trace_.layout(value);
     auto* node = add_node(
         "lazyplug::own",
-        {values_[value.node][value.output],
-         constant(ints(layout.sizes)),
-         constant(ints(layout.strides))},
+        {values_[value.node][value.output], constant(ints(layout.sizes)), constant(ints(layout.strides))},
         1,
         own_kernel(id, layout));
     owned.emplace_back(value, node->output());
@@ -235,24 +224,17 @@ JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owne
   return node->output();
 }
 
-JitValue* LoweringContext::operand_list(
-    NodeId id,
-    c10::ArrayRef<Operand> operands,
-    const Owned& owned) {
+JitValue* LoweringContext::operand_list(NodeId id, c10::ArrayRef<Operand> operands, const Owned& owned) {
   std::vector<JitValue*> elements;
   bool optional = false;
   for (const Operand& element : operands) {
     optional |= !element.value.defined();
     elements.push_back(operand(id, element, owned));
   }
-  auto* list = add_node(
-      "prim::ListConstruct",
-      elements,
-      1,
-      list_kernel(id, elements.size(), optional));
-  list->output()->setType(c10::ListType::create(
-      optional ? c10::TypePtr(c10::OptionalType::ofTensor())
-               : c10::TypePtr(c10::TensorType::get())));
+  auto* list = add_node("prim::ListConstruct", elements, 1, list_kernel(id, elements.size(), optional));
+  list->output()->setType(
+      c10::ListType::create(
+          optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get())));
   return list->output();
 }
 
@@ -270,8 +252,7 @@ void LoweringContext::bind_outputs(NodeId id, JitNode* call, const Owned& owned)
       outputs.push_back(call->output(i));
     } else if (returns[i].kind == ReturnBinding::Kind::kFreshList) {
       call->output(i)->setType(c10::ListType::ofTensors());
-      auto* unpack = add_node(
-          "prim::ListUnpack", {call->output(i)}, returns[i].index, unpack_kernel(id));
+      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, returns[i].index, unpack_kernel(id));
       for (auto* element : unpack->outputs()) {
         outputs.push_back(element);
       }
@@ -286,11 +267,8 @@ JitValue* LoweringContext::constant(const c10::IValue& value) {
   return lowered_.graph->insertConstant(value);
 }
 
-JitNode* LoweringContext::add_node(
-    const char* kind,
-    c10::ArrayRef<JitValue*> inputs,
-    size_t num_outputs,
-    Kernel kernel) {
+JitNode*
+LoweringContext::add_node(const char* kind, c10::ArrayRef<JitValue*> inputs, size_t num_outputs, Kernel kernel) {
   auto* node = lowered_.graph->create(c10::Symbol::fromQualString(kind), inputs, num_outputs);
   lowered_.graph->insertNode(node);
   lowered_.kernels.emplace(node, std::move(kernel));

@@ -54,19 +54,13 @@ class LoweringContext {
   Owned own_written_values(NodeId id);
   std::vector<torch::jit::Value*> call_inputs(NodeId id, const Owned& owned);
   torch::jit::Value* operand(NodeId id, const Operand& operand, const Owned& owned);
-  torch::jit::Value* operand_list(
-      NodeId id,
-      c10::ArrayRef<Operand> operands,
-      const Owned& owned);
+  torch::jit::Value* operand_list(NodeId id, c10::ArrayRef<Operand> operands, const Owned& owned);
   torch::jit::Value* generator(NodeId id, torch::jit::Value* seed);
   void bind_outputs(NodeId id, torch::jit::Node* call, const Owned& owned);
 
   torch::jit::Value* constant(const c10::IValue& value);
-  torch::jit::Node* add_node(
-      const char* kind,
-      c10::ArrayRef<torch::jit::Value*> inputs,
-      size_t num_outputs,
-      Kernel kernel);
+  torch::jit::Node*
+  add_node(const char* kind, c10::ArrayRef<torch::jit::Value*> inputs, size_t num_outputs, Kernel kernel);
 
   const Trace& trace_;
   LoweredGraph lowered_;

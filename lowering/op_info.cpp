@@ -16,8 +16,7 @@ c10::TypePtr strip_optional(const c10::TypePtr& type) {
 
 ArgKind list_kind(const c10::TypePtr& type) {
   const auto element = strip_optional(type->expectRef<c10::ListType>().getElementType());
-  return element->kind() == c10::TypeKind::TensorType ? ArgKind::kTensorList
-                                                      : ArgKind::kConstant;
+  return element->kind() == c10::TypeKind::TensorType ? ArgKind::kTensorList : ArgKind::kConstant;
 }
 
 ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
@@ -44,10 +43,7 @@ bool is_plain(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::OptionalType:
     case c10::TypeKind::ListType:
-      return std::all_of(
-          type->containedTypes().begin(),
-          type->containedTypes().end(),
-          is_plain);
+      return std::all_of(type->containedTypes().begin(), type->containedTypes().end(), is_plain);
     case c10::TypeKind::TensorType:
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:

@@ -10,12 +10,12 @@ namespace lazyplug {
 
 // What an argument is to the tracer.
 enum class ArgKind : uint8_t {
-  kTensor, // Tensor or Tensor?
+  kTensor,     // Tensor or Tensor?
   kTensorList, // Tensor[] or Tensor?[]
-  kScalar, // number, number?, float or float?: may change from call to call
-  kGenerator, // Generator?
-  kDevice, // Device or Device?
-  kConstant, // anything else: part of the operation's identity
+  kScalar,     // number, number?, float or float?: may change from call to call
+  kGenerator,  // Generator?
+  kDevice,     // Device or Device?
+  kConstant,   // anything else: part of the operation's identity
 };
 
 struct ArgInfo {

@@ -9,8 +9,11 @@ namespace lazyplug {
 at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
   TORCH_INTERNAL_ASSERT(
       tensor.scalar_type() == layout.dtype && tensor.sizes() == c10::IntArrayRef(layout.sizes),
-      "a kernel returned ", tensor.scalar_type(), tensor.sizes(),
-      " where its Meta kernel promised ", to_string(layout));
+      "a kernel returned ",
+      tensor.scalar_type(),
+      tensor.sizes(),
+      " where its Meta kernel promised ",
+      to_string(layout));
   if (tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
       layout.same_memory(tensor.sizes(), tensor.strides())) {
     return tensor;
@@ -20,10 +23,7 @@ at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
   return copy;
 }
 
-at::Tensor strided_view(
-    const at::Tensor& base,
-    const Geometry& layout,
-    const Geometry& view) {
+at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Geometry& view) {
   return make_cpu_tensor(ensure_layout(base, layout).storage(), view);
 }
 
@@ -67,11 +67,7 @@ at::Generator seeded_generator(int64_t seed) {
 
 namespace {
 
-Geometry geometry(
-    at::ScalarType dtype,
-    at::IntArrayRef sizes,
-    at::IntArrayRef strides,
-    int64_t offset = 0) {
+Geometry geometry(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset = 0) {
   Geometry result;
   result.dtype = dtype;
   result.offset = offset;
@@ -95,8 +91,7 @@ at::Tensor strided_view_op(
   view.conj = conj;
   view.neg = neg;
   view.wrapped_number = wrapped_number;
-  return strided_view(
-      base, geometry(base.scalar_type(), layout_sizes, layout_strides), view);
+  return strided_view(base, geometry(base.scalar_type(), layout_sizes, layout_strides), view);
 }
 
 at::Tensor own_op(at::Tensor base, at::IntArrayRef sizes, at::IntArrayRef strides) {

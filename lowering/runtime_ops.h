@@ -16,10 +16,7 @@ namespace lazyplug {
 at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout);
 
 // A tensor over the memory of `base`, which is first made to lie as `layout`.
-at::Tensor strided_view(
-    const at::Tensor& base,
-    const Geometry& layout,
-    const Geometry& view);
+at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Geometry& view);
 
 // A CPU tensor over `storage`, without autograd or version tracking.
 at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry);

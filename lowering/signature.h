@@ -14,11 +14,11 @@ namespace lazyplug {
 // Where one argument of a call comes from.
 struct ArgBinding {
   enum class Kind : uint8_t {
-    kConstant, // `constant`
-    kOperand, // the next operand of the node
+    kConstant,    // `constant`
+    kOperand,     // the next operand of the node
     kOperandList, // the next `count` operands
-    kScalar, // the next scalar of the node
-    kGenerator, // a generator seeded with the next scalar of the node
+    kScalar,      // the next scalar of the node
+    kGenerator,   // a generator seeded with the next scalar of the node
   };
   Kind kind = Kind::kConstant;
   uint32_t count = 0;
@@ -28,9 +28,9 @@ struct ArgBinding {
 // What one return of a call is.
 struct ReturnBinding {
   enum class Kind : uint8_t {
-    kFresh, // the next fresh output
+    kFresh,     // the next fresh output
     kFreshList, // a list of the next `index` fresh outputs
-    kArgument, // the argument number `index` itself
+    kArgument,  // the argument number `index` itself
     kUndefined,
   };
   Kind kind = Kind::kFresh;
@@ -46,8 +46,8 @@ struct Signature : c10::intrusive_ptr_target {
   Hash128 hash; // of the key and the outputs
   std::vector<ArgBinding> args;
   std::vector<ReturnBinding> returns;
-  std::vector<Geometry> operands; // as the call sees them; undefined: no dtype
-  std::vector<Geometry> outputs; // the layouts of the fresh outputs
+  std::vector<Geometry> operands;   // as the call sees them; undefined: no dtype
+  std::vector<Geometry> outputs;    // the layouts of the fresh outputs
   std::vector<size_t> output_bytes; // of their storages
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;

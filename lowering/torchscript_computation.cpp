@@ -47,10 +47,7 @@ void TorchScriptComputation::add_constant(const torch::jit::Node* node) {
   constants_.push_back(*torch::jit::toIValue(node->output()));
 }
 
-void TorchScriptComputation::add_instruction(
-    const torch::jit::Node* node,
-    Kernel kernel,
-    const Trace& trace) {
+void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kernel kernel, const Trace& trace) {
   Instruction instruction;
   instruction.run = std::move(kernel.run);
   instruction.origin = trace.node(kernel.origin).signature;
@@ -111,8 +108,12 @@ TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs
   Registers registers(num_registers_);
   TORCH_INTERNAL_ASSERT(
       inputs.leaves.size() + inputs.scalars.size() == graph_->inputs().size(),
-      "computation called with ", inputs.leaves.size(), " leaves and ",
-      inputs.scalars.size(), " scalars; it takes ", graph_->inputs().size());
+      "computation called with ",
+      inputs.leaves.size(),
+      " leaves and ",
+      inputs.scalars.size(),
+      " scalars; it takes ",
+      graph_->inputs().size());
   size_t next = 0;
   for (auto& leaf : inputs.leaves) {
     registers[next++] = std::move(leaf);
@@ -123,10 +124,7 @@ TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs
   return registers;
 }
 
-void TorchScriptComputation::execute(
-    const Instruction& instruction,
-    Registers& registers,
-    c10::Stack& stack) const {
+void TorchScriptComputation::execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const {
   for (const Read& read : instruction.reads) {
     switch (read.kind) {
       case Read::Kind::kConstant:
@@ -149,11 +147,8 @@ void TorchScriptComputation::execute(
   stack.clear();
 }
 
-void TorchScriptComputation::execute_after_error(
-    size_t next,
-    Registers& registers,
-    c10::Stack& stack,
-    Errors& errors) const {
+void TorchScriptComputation::execute_after_error(size_t next, Registers& registers, c10::Stack& stack, Errors& errors)
+    const {
   for (; next < instructions_.size(); ++next) {
     const Instruction& instruction = instructions_[next];
     stack.clear();
@@ -177,18 +172,15 @@ void TorchScriptComputation::run_spoiled(
     Registers& registers,
     c10::Stack& stack,
     Errors& errors) const {
-  const auto& memory = instruction.reads.empty() ? c10::IValue()
-                                                 : registers[instruction.reads[0].index];
+  const auto& memory = instruction.reads.empty() ? c10::IValue() : registers[instruction.reads[0].index];
   if (instruction.hands_on_memory && memory.isTensor()) {
     execute(instruction, registers, stack);
   }
   spoil(instruction, error, errors);
 }
 
-void TorchScriptComputation::spoil(
-    const Instruction& instruction,
-    const std::exception_ptr& error,
-    Errors& errors) const {
+void TorchScriptComputation::spoil(const Instruction& instruction, const std::exception_ptr& error, Errors& errors)
+    const {
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     errors[instruction.first_output + i] = error;
   }
@@ -197,9 +189,7 @@ void TorchScriptComputation::spoil(
   }
 }
 
-std::exception_ptr TorchScriptComputation::find_error(
-    const Instruction& instruction,
-    const Errors& errors) const {
+std::exception_ptr TorchScriptComputation::find_error(const Instruction& instruction, const Errors& errors) const {
   for (const Read& read : instruction.reads) {
     if (read.kind != Read::Kind::kConstant && errors[read.index]) {
       return errors[read.index];
@@ -219,9 +209,7 @@ std::exception_ptr TorchScriptComputation::current_error(const Instruction& inst
   }
 }
 
-std::vector<ComputationOutput> TorchScriptComputation::collect(
-    Registers& registers,
-    const Errors& errors) const {
+std::vector<ComputationOutput> TorchScriptComputation::collect(Registers& registers, const Errors& errors) const {
   std::vector<ComputationOutput> outputs;
   outputs.reserve(roots_.size());
   for (const Read& root : roots_) {
@@ -231,8 +219,7 @@ std::vector<ComputationOutput> TorchScriptComputation::collect(
       output.error = errors[root.index];
     }
     if (value.isTensor()) {
-      output.tensor =
-          root.kind == Read::Kind::kTake ? std::move(value).toTensor() : value.toTensor();
+      output.tensor = root.kind == Read::Kind::kTake ? std::move(value).toTensor() : value.toTensor();
     }
   }
   return outputs;
@@ -245,8 +232,7 @@ std::string TorchScriptComputation::to_string() const {
 ComputationPtr compile(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Timer& time = timer("CompileTime");
   const TimerScope scope(time);
-  return std::make_shared<TorchScriptComputation>(
-      LoweringContext(trace).lower(roots), trace);
+  return std::make_shared<TorchScriptComputation>(LoweringContext(trace).lower(roots), trace);
 }
 
 } // namespace lazyplug

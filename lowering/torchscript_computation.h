@@ -54,11 +54,7 @@ class TorchScriptComputation final : public Computation {
 
   Registers load(ComputationInputs inputs) const;
   void execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const;
-  void execute_after_error(
-      size_t failed,
-      Registers& registers,
-      c10::Stack& stack,
-      Errors& errors) const;
+  void execute_after_error(size_t failed, Registers& registers, c10::Stack& stack, Errors& errors) const;
   void run_spoiled(
       const Instruction& instruction,
       const std::exception_ptr& error,

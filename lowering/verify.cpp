@@ -20,8 +20,7 @@ BindingCounts count_bindings(const Signature& signature) {
   for (const ArgBinding& arg : signature.args) {
     counts.operands += arg.kind == ArgBinding::Kind::kOperand;
     counts.operands += arg.kind == ArgBinding::Kind::kOperandList ? arg.count : 0;
-    counts.scalars += arg.kind == ArgBinding::Kind::kScalar ||
-        arg.kind == ArgBinding::Kind::kGenerator;
+    counts.scalars += arg.kind == ArgBinding::Kind::kScalar || arg.kind == ArgBinding::Kind::kGenerator;
   }
   return counts;
 }
@@ -38,9 +37,18 @@ class Verifier {
     const auto counts = count_bindings(*node.signature);
     TORCH_INTERNAL_ASSERT(
         counts.operands == node.num_operands && counts.scalars == node.num_scalars,
-        "%", id, " of ", node.signature->op->name(), " has ", node.num_operands,
-        " operands and ", node.num_scalars, " scalars; its signature binds ",
-        counts.operands, " and ", counts.scalars);
+        "%",
+        id,
+        " of ",
+        node.signature->op->name(),
+        " has ",
+        node.num_operands,
+        " operands and ",
+        node.num_scalars,
+        " scalars; its signature binds ",
+        counts.operands,
+        " and ",
+        counts.scalars);
     for (const Operand& operand : trace_.operands(node)) {
       if (operand.value.defined()) {
         check_operand(id, operand);
@@ -55,10 +63,12 @@ class Verifier {
     TORCH_INTERNAL_ASSERT(exists(root), "root %", root.node, " does not exist");
     TORCH_INTERNAL_ASSERT(
         overwritten_.count({root.node, root.output}) == 0,
-        "root has been written over: ", to_text(trace_, root.node));
+        "root has been written over: ",
+        to_text(trace_, root.node));
     TORCH_INTERNAL_ASSERT(
         roots_.insert({root.node, root.output}).second,
-        "two storages hold one value: ", to_text(trace_, root.node));
+        "two storages hold one value: ",
+        to_text(trace_, root.node));
   }
 
  private:
@@ -68,14 +78,15 @@ class Verifier {
 
   void check_operand(NodeId id, const Operand& operand) const {
     const Value value = operand.value;
-    TORCH_INTERNAL_ASSERT(
-        value.node < id && exists(value), "%", id, " reads %", value.node, ".", value.output);
+    TORCH_INTERNAL_ASSERT(value.node < id && exists(value), "%", id, " reads %", value.node, ".", value.output);
     TORCH_INTERNAL_ASSERT(
         overwritten_.count({value.node, value.output}) == 0,
-        "reads what has been written over: ", to_text(trace_, id));
+        "reads what has been written over: ",
+        to_text(trace_, id));
     TORCH_INTERNAL_ASSERT(
         !operand.view || operand.view->extent_bytes() <= trace_.layout(value).extent_bytes(),
-        "a view leaves its storage: ", to_text(trace_, id));
+        "a view leaves its storage: ",
+        to_text(trace_, id));
   }
 
   const Trace& trace_;

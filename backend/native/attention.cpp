@@ -14,8 +14,7 @@ int64_t fused_sdp_choice(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  return at::native::_fused_sdp_choice_cpp(
-      query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+  return at::native::_fused_sdp_choice_cpp(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
 }
 
 } // namespace lazyplug::native

@@ -22,8 +22,7 @@ at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_bl
 
 bool covers_storage(const at::Tensor& tensor) {
   return tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
-      tensor.is_non_overlapping_and_dense() &&
-      tensor.nbytes() == tensor.storage().nbytes();
+         tensor.is_non_overlapping_and_dense() && tensor.nbytes() == tensor.storage().nbytes();
 }
 
 // The bytes that `self` would hold after a copy from a CPU tensor. Copied now:

@@ -4,10 +4,7 @@
 
 namespace lazyplug::native {
 
-std::tuple<at::Tensor, at::Tensor> native_dropout(
-    const at::Tensor& input,
-    double p,
-    std::optional<bool> train) {
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   if (input.numel() == 0) {
     return {input, at::empty_like(input, input.options().dtype(at::kBool))};
   }

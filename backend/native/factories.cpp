@@ -19,14 +19,10 @@ at::Tensor empty_tensor(
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
     std::optional<bool> pin_memory) {
-  TORCH_CHECK(
-      !pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
-  TORCH_CHECK(
-      c10::layout_or_default(layout) == at::kStrided,
-      "lazy tensors are strided, got layout ", *layout);
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "lazy tensors are strided, got layout ", *layout);
   ensure_initialized();
-  auto storage = c10::make_intrusive<LazyStorageImpl>(
-      nbytes, resolve_device(device), /*resizable=*/true);
+  auto storage = c10::make_intrusive<LazyStorageImpl>(nbytes, resolve_device(device), /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)),
       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -45,15 +41,12 @@ at::Tensor empty(
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
   const auto type = c10::dtype_or_default(dtype);
   at::detail::check_size_nonnegative(sizes);
-  const size_t nbytes =
-      at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type));
+  const size_t nbytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type));
   at::Tensor tensor = empty_tensor(nbytes, type, layout, device, pin_memory);
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_contiguous(sizes);
   if (memory_format && *memory_format != at::MemoryFormat::Contiguous) {
-    TORCH_CHECK(
-        *memory_format != at::MemoryFormat::Preserve,
-        "unsupported memory format option ", *memory_format);
+    TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "unsupported memory format option ", *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
   return tensor;
@@ -70,8 +63,7 @@ at::Tensor empty_strided(
   const auto strides = C10_AS_INTARRAYREF_SLOW(stride);
   const auto type = c10::dtype_or_default(dtype);
   at::detail::check_size_nonnegative(sizes);
-  const size_t nbytes =
-      at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  const size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
   at::Tensor tensor = empty_tensor(nbytes, type, layout, device, pin_memory);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;

@@ -36,19 +36,14 @@ at::Tensor as_strided(
     c10::SymIntArrayRef stride,
     std::optional<c10::SymInt> storage_offset);
 at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size);
-at::Tensor reshape_alias(
-    const at::Tensor& self,
-    c10::SymIntArrayRef size,
-    c10::SymIntArrayRef stride);
+at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride);
 at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step);
 at::Tensor view_as_real(const at::Tensor& self);
 at::Tensor view_as_complex(const at::Tensor& self);
 
 // ---- metadata.cpp ----
-const at::Tensor& resize_(
-    const at::Tensor& self,
-    c10::SymIntArrayRef size,
-    std::optional<at::MemoryFormat> memory_format);
+const at::Tensor&
+resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format);
 at::Tensor& set_(at::Tensor& self);
 at::Tensor& set_source_tensor_(at::Tensor& self, const at::Tensor& source);
 at::Tensor& set_source_storage_(at::Tensor& self, at::Storage source);
@@ -68,10 +63,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 at::Scalar local_scalar_dense(const at::Tensor& self);
 
 // ---- dropout.cpp ----
-std::tuple<at::Tensor, at::Tensor> native_dropout(
-    const at::Tensor& input,
-    double p,
-    std::optional<bool> train);
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train);
 
 // ---- attention.cpp ----
 int64_t fused_sdp_choice(
@@ -104,9 +96,7 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const at::Tensor& hx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias);
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_gru_cell_backward(
-    const at::Tensor& grad_hy,
-    const at::Tensor& workspace,
-    bool has_bias);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias);
 
 } // namespace lazyplug::native

@@ -8,10 +8,8 @@
 namespace lazyplug::native {
 namespace {
 
-Geometry resized_geometry(
-    const at::Tensor& self,
-    c10::IntArrayRef sizes,
-    std::optional<at::MemoryFormat> memory_format) {
+Geometry
+resized_geometry(const at::Tensor& self, c10::IntArrayRef sizes, std::optional<at::MemoryFormat> memory_format) {
   Geometry geometry = Geometry::contiguous(self.scalar_type(), sizes);
   geometry.offset = self.storage_offset();
   if (memory_format == at::MemoryFormat::ChannelsLast) {
@@ -40,20 +38,15 @@ at::Tensor& set_storage(
 
 } // namespace
 
-const at::Tensor& resize_(
-    const at::Tensor& self,
-    c10::SymIntArrayRef size,
-    std::optional<at::MemoryFormat> memory_format) {
+const at::Tensor&
+resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
-  TORCH_CHECK(
-      memory_format != at::MemoryFormat::Preserve,
-      "Unsupported memory format", at::MemoryFormat::Preserve);
+  TORCH_CHECK(memory_format != at::MemoryFormat::Preserve, "Unsupported memory format", at::MemoryFormat::Preserve);
   if (self.sizes() == sizes && !memory_format) {
     return self; // keeps its strides
   }
   for (int64_t extent : sizes) {
-    TORCH_CHECK(
-        extent >= 0, "Trying to create tensor with negative dimension ", extent, ": ", sizes);
+    TORCH_CHECK(extent >= 0, "Trying to create tensor with negative dimension ", extent, ": ", sizes);
   }
   resize_to(*self.unsafeGetTensorImpl(), resized_geometry(self, sizes, memory_format));
   return self;
@@ -68,8 +61,7 @@ at::Tensor& set_source_tensor_(at::Tensor& self, const at::Tensor& source) {
   if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) {
     return self;
   }
-  return set_storage(
-      self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return set_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
 at::Tensor& set_source_storage_(at::Tensor& self, at::Storage source) {
@@ -92,9 +84,8 @@ at::Tensor& set_source_storage_offset_(
 }
 
 bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
-  return self.storage().is_alias_of(other.storage()) &&
-      self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
-      self.strides() == other.strides();
+  return self.storage().is_alias_of(other.storage()) && self.storage_offset() == other.storage_offset() &&
+         self.sizes() == other.sizes() && self.strides() == other.strides();
 }
 
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {

@@ -38,8 +38,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
     const at::Tensor& cx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
-  const at::Tensor gates =
-      add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
+  const at::Tensor gates = add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
   const auto chunks = gates.chunk(4, 1);
   const at::Tensor in = chunks[0].sigmoid();
   const at::Tensor forget = chunks[1].sigmoid();
@@ -64,8 +63,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
   const auto gates = workspace.chunk(4, 1);
   const at::Tensor tanh_cy = cy.tanh();
   const at::Tensor grad_h = or_zeros(grad_hy, cy);
-  const at::Tensor grad_c =
-      or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
+  const at::Tensor grad_c = or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
   const at::Tensor grad_gates = at::cat(
       {sigmoid_grad(grad_c * gates[2], gates[0]),
        sigmoid_grad(grad_c * cx, gates[1]),
@@ -90,25 +88,16 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
   return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_gru_cell_backward(
-    const at::Tensor& grad_hy,
-    const at::Tensor& workspace,
-    bool has_bias) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
   const auto saved = workspace.chunk(5, 1);
-  const auto& [reset, update, candidate, hx, hidden] =
-      std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
+  const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
   const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
   const at::Tensor grad_candidate = tanh_grad(grad_hy * (1 - update), candidate);
   const at::Tensor grad_reset = sigmoid_grad(grad_candidate * hidden, reset);
   const at::Tensor grad_input = at::cat({grad_reset, grad_update, grad_candidate}, 1);
-  const at::Tensor grad_hidden =
-      at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);
-  return {
-      grad_input,
-      grad_hidden,
-      grad_hy * update,
-      bias_grad(grad_input, has_bias),
-      bias_grad(grad_hidden, has_bias)};
+  const at::Tensor grad_hidden = at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);
+  return {grad_input, grad_hidden, grad_hy * update, bias_grad(grad_input, has_bias), bias_grad(grad_hidden, has_bias)};
 }
 
 } // namespace lazyplug::native

@@ -308,3 +308,13 @@ def test_backward_compiles_once():
         first = step()
         assert all(step() == first for _ in range(4))
     assert (done.compiles, done.fallbacks) == (0, 0)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_recomputes_the_same_dropout(reentrant):
+    x = torch.randn(64, 64).to(DEVICE).requires_grad_()
+    y = checkpoint(lambda x: F.dropout(x * 2, 0.5), x, use_reentrant=reentrant)
+    y.sum().backward()
+    kept = (y.detach() != 0).float()
+    assert 0 < kept.mean().item() < 1
+    torch.testing.assert_close(x.grad.cpu(), 4 * kept.cpu())

@@ -22,6 +22,7 @@ void init_device_bindings(py::module& m) {
              }));
   device.def("check_not_bad_fork", wrap_pybind_function(check_not_bad_fork));
   device.def("is_in_bad_fork", is_in_bad_fork);
+  device.def("is_initialized", is_initialized);
 
   device.def("device_count", wrap_pybind_function(device_count));
   device.def("device_count_or_zero", device_count_or_zero);

@@ -21,13 +21,12 @@ const char* intern(std::string text) {
 }
 
 bool is_library_file(const std::string& file) {
-  return file.find("/torch/") != std::string::npos ||
-      file.find("/torch_lazyplug/") != std::string::npos || file.starts_with("<");
+  return file.find("/torch/") != std::string::npos || file.find("/torch_lazyplug/") != std::string::npos ||
+         file.starts_with("<");
 }
 
 std::string describe(PyFrameObject* frame) {
-  const auto code = py::reinterpret_steal<py::object>(
-      reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   const auto file = py::cast<std::string>(code.attr("co_filename"));
   return file + ":" + std::to_string(PyFrame_GetLineNumber(frame));
 }
@@ -39,16 +38,15 @@ const char* python_location() {
     return nullptr;
   }
   const py::gil_scoped_acquire gil;
-  auto frame = py::reinterpret_steal<py::object>(
-      reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  auto frame =
+      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   while (frame) {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     std::string text = describe(raw);
     if (!is_library_file(text)) {
       return intern(std::move(text));
     }
-    frame = py::reinterpret_steal<py::object>(
-        reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
   }
   return nullptr;
 }

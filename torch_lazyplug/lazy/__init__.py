@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from torch_lazyplug import _C
 from torch_lazyplug.lazy import _utils as _utils  # torch.load looks for torch.lazy._utils
 from torch_lazyplug.lazy import devices, random, streams
 from torch_lazyplug.lazy._state import (
@@ -34,4 +35,8 @@ def __getattr__(name: str) -> Any:
     # Made on demand: their number is the device count, which importing must not fix.
     if name == "default_generators":
         return random.default_generators()
+    # Activation checkpointing saves the generators' states only of devices that have it set. Ops initialise the device
+    # without coming here, so it is looked up.
+    if name == "_initialized":
+        return _C._device.is_initialized()
     raise AttributeError(f"module 'torch.lazy' has no attribute {name!r}")
