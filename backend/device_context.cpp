@@ -62,15 +62,6 @@ c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage
   return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
 }
 
-at::Tensor make_lazy_tensor(c10::intrusive_ptr<LazyStorageImpl> storage, const Geometry& layout) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(storage)),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(layout.dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides);
-  return tensor;
-}
-
 } // namespace
 
 struct DeviceContexts {
@@ -232,7 +223,7 @@ std::vector<at::Tensor> DeviceContext::make_outputs(NodeId node, const Signature
   for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
     auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], device, /*resizable=*/true);
     make_pending(*storage, {node, i}, &signature->outputs[i]);
-    outputs.push_back(make_lazy_tensor(std::move(storage), signature->outputs[i]));
+    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature->outputs[i]));
   }
   return outputs;
 }

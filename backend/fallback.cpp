@@ -16,22 +16,6 @@
 namespace lazyplug {
 namespace {
 
-at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(geometry.dtype));
-  auto* impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
-  if (geometry.conj) {
-    impl->_set_conj(true);
-  }
-  if (geometry.neg) {
-    impl->_set_neg(true);
-  }
-  return tensor;
-}
-
 // One run of an op on the CPU: lazy arguments in, lazy results out.
 class CpuCall {
  public:

@@ -6,6 +6,7 @@
 
 #include "backend/device_context.h"
 #include "device/runtime.h"
+#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {
@@ -113,6 +114,10 @@ void LazyStorageImpl::set_failed(FailurePtr failure) {
 
 bool is_lazy(const at::TensorBase& tensor) {
   return tensor.defined() && LazyStorageImpl::of(tensor) != nullptr;
+}
+
+at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry) {
+  return make_tensor(std::move(storage), geometry, c10::DispatchKey::PrivateUse1);
 }
 
 void register_lazy_storage() {

@@ -104,6 +104,9 @@ class LazyStorageImpl final : public c10::StorageImpl {
 // True for defined tensors with a lazy storage.
 bool is_lazy(const at::TensorBase& tensor);
 
+// A tensor on a lazy storage.
+at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry);
+
 // Installs LazyStorageImpl as the storage of all tensors on the device.
 void register_lazy_storage();
 

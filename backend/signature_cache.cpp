@@ -1,7 +1,5 @@
 #include "backend/signature_cache.h"
 
-#include <c10/core/TensorOptions.h>
-
 #include <cstring>
 
 #include "common/config.h"
@@ -9,6 +7,7 @@
 #include "common/metrics.h"
 #include "device/runtime.h"
 #include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {
@@ -19,19 +18,6 @@ using SignatureCache = LruCache<Hash128, SignaturePtr>;
 SignatureCache& signature_cache() {
   static auto* cache = new SignatureCache(config().signature_cache_size.get());
   return *cache;
-}
-
-void set_bits(const c10::TensorImpl& from, const at::Tensor& to) {
-  auto* impl = to.unsafeGetTensorImpl();
-  if (from.is_conj()) {
-    impl->_set_conj(true);
-  }
-  if (from.is_neg()) {
-    impl->_set_neg(true);
-  }
-  if (from.is_wrapped_number()) {
-    impl->set_wrapped_number(true);
-  }
 }
 
 // The arguments of a call as tensors of another device, without their data; CPU
@@ -95,13 +81,8 @@ class StandInArguments {
   }
 
   at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
-    auto result = at::detail::make_tensor<c10::TensorImpl>(
-        stand_in_storage(storage),
-        c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, c10::kStrided, device_)),
-        tensor.dtype());
-    result.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    set_bits(tensor, result);
-    return result;
+    const auto key = device_ == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
+    return make_tensor(stand_in_storage(storage), Geometry::of(tensor), key);
   }
 
   c10::Storage stand_in_storage(const LazyStorageImpl& storage) {
@@ -160,7 +141,7 @@ ArgBinding bind_argument(const OpInfo& op, ArgKind kind, const c10::IValue& valu
 }
 
 bool add_output(Signature& signature, const at::Tensor& meta) {
-  if (meta.layout() != c10::kStrided || !meta.is_meta() || meta.is_quantized()) {
+  if (meta.layout() != c10::kStrided || c10::isQIntType(meta.scalar_type())) {
     return false;
   }
   Geometry layout = Geometry::of(*meta.unsafeGetTensorImpl());
@@ -279,17 +260,19 @@ void rehearse(const Call& call, const c10::Stack& stack) {
   call.op->handle().callBoxed(cpu_stack);
 }
 
-Inference run_meta_kernel(const Call& call, const c10::Stack& stack) {
+// Runs the op on tensors without data, and looks at what it returns.
+Inference run_on_stand_ins(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
-  StandInArguments arguments(call, c10::kMeta);
-  c10::Stack meta_stack = arguments.make(stack);
-  call.op->handle().callBoxed(meta_stack);
+  const bool on_cpu = call.op->infer_on_cpu() && !call.any_written;
+  StandInArguments arguments(call, on_cpu ? c10::kCPU : c10::kMeta);
+  c10::Stack results = arguments.make(stack);
+  call.op->handle().callBoxed(results);
   Inference inference;
   if (call.any_written) {
     inference.resized = resized_arguments(call, arguments);
   }
   if (inference.resized.empty()) {
-    inference.signature = make_signature(call, stack, meta_stack);
+    inference.signature = make_signature(call, stack, results);
   }
   return inference;
 }
@@ -307,7 +290,7 @@ Inference infer(const Call& call, const c10::Stack& stack) {
   }
   Inference inference;
   try {
-    inference = run_meta_kernel(call, stack);
+    inference = run_on_stand_ins(call, stack);
   } catch (const c10::NotImplementedError&) {
     inference = {}; // there is no Meta kernel: never ask again
   } catch (...) {

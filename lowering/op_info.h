@@ -28,13 +28,16 @@ struct ArgInfo {
 struct OpTraits {
   // Scalars decide the output's shape, so they are constants.
   bool scalars_are_constants = false;
+  // Tagged as having an output whose shape depends on data, but often it does
+  // not: let the Meta kernel decide.
+  bool shape_may_be_static = false;
+  // The Meta kernel promises other shapes than the CPU kernel returns, at least
+  // if nothing is written: run the latter on zeros to learn the shapes.
+  bool infer_on_cpu = false;
   // Arguments that are written although the schema does not say so ...
   std::vector<std::string> hidden_writes = {};
   // ... but only if this bool argument is true (empty: always).
   std::string hidden_writes_if = {};
-  // Tagged as having an output whose shape depends on data, but often it does
-  // not: let the Meta kernel decide.
-  bool shape_may_be_static = false;
   // Index tensors in this argument may live on the CPU.
   std::string cpu_indices = {};
 };
@@ -80,6 +83,9 @@ class OpInfo {
   bool random() const {
     return random_;
   }
+  bool infer_on_cpu() const {
+    return infer_on_cpu_;
+  }
   // The argument whose tensors may live on the CPU, or -1.
   int cpu_indices() const {
     return cpu_indices_;
@@ -113,6 +119,7 @@ class OpInfo {
   int cpu_indices_ = -1;
   bool writes_ = false;
   bool random_ = false;
+  bool infer_on_cpu_ = false;
   std::string not_traceable_because_;
 };
 

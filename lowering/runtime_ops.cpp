@@ -27,11 +27,9 @@ at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Ge
   return make_cpu_tensor(ensure_layout(base, layout).storage(), view);
 }
 
-at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry) {
-  auto tensor = at::detail::make_tensor_base<c10::TensorImpl>(
-      std::move(storage),
-      c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(geometry.dtype));
+at::Tensor make_tensor(c10::Storage storage, const Geometry& geometry, c10::DispatchKey key) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(geometry.dtype));
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
   if (geometry.conj) {
@@ -43,7 +41,11 @@ at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry) {
   if (geometry.wrapped_number) {
     impl->set_wrapped_number(true);
   }
-  return at::Tensor(std::move(tensor));
+  return tensor;
+}
+
+at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry) {
+  return make_tensor(std::move(storage), geometry, c10::DispatchKey::CPU);
 }
 
 at::Tensor own(at::Tensor base, const Geometry& layout) {

@@ -18,7 +18,8 @@ at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout);
 // A tensor over the memory of `base`, which is first made to lie as `layout`.
 at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Geometry& view);
 
-// A CPU tensor over `storage`, without autograd or version tracking.
+// A tensor over `storage`, which belongs to the device with this dispatch key.
+at::Tensor make_tensor(c10::Storage storage, const Geometry& geometry, c10::DispatchKey key);
 at::Tensor make_cpu_tensor(c10::Storage storage, const Geometry& geometry);
 
 // Memory that a mutation may write: `base` itself if nobody else can see it
