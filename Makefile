@@ -2,6 +2,7 @@
 #   make demo       install, build and train on the lazy device, compared with the CPU
 #   make test       GoogleTest and pytest
 #   make smoke      the ten-second subset of pytest, on what is built now
+#   make conformance  every op of PyTorch's database, as on the CPU; CONFORMANCE='--dtypes float32' and such
 #   make fmt        format the sources in place
 #   make lint       layering, formatting and Python lint; make tidy adds clang-tidy
 #   make sanitize   GoogleTest under address, undefined-behaviour and thread sanitizers
@@ -19,7 +20,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export PIP_NO_INPUT = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test smoke fmt lint tidy sanitize clean build build-tests googletest
+.PHONY: demo test smoke conformance fmt lint tidy sanitize clean build build-tests googletest
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed-examples build
@@ -90,3 +91,8 @@ $(VENV)/installed-lint: pyproject.toml | $(BIN)/python
 $(VENV)/installed-%: setup.py pyproject.toml $(VENV)/build-tools
 	$(BIN)/pip install --no-build-isolation -e '.[$*]'
 	touch $@
+
+CONFORMANCE_JSON ?= build/conformance.jsonl
+
+conformance: build $(VENV)/installed-test
+	PYTHONPATH=test $(BIN)/python -m conformance --json $(CONFORMANCE_JSON) $(CONFORMANCE)

@@ -23,6 +23,9 @@ class CallReader {
       read_argument(op.args()[i].kind, arguments[i], written);
     }
     check_cpu_tensors();
+    if (has_shared_storage_) {
+      add_aliasing();
+    }
     return std::move(call_);
   }
 
@@ -91,9 +94,7 @@ class CallReader {
     if (auto* storage = LazyStorageImpl::of(&tensor)) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
-      if (call_.op->writes()) {
-        add_aliasing(*storage, tensor);
-      }
+      has_shared_storage_ |= call_.op->writes() && shares_storage(*storage);
     } else {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;
@@ -145,18 +146,31 @@ class CallReader {
     }
   }
 
-  // Kernels that write check whether their arguments overlap.
-  void add_aliasing(const LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
-    uint64_t first = call_.tensors.size();
-    for (size_t i = 0; i < call_.tensors.size(); ++i) {
-      const auto* other = call_.tensors[i].tensor;
-      if (other && LazyStorageImpl::of(other) == &storage) {
-        first = i;
-        break;
+  bool shares_storage(const LazyStorageImpl& storage) const {
+    for (const TensorArg& other : call_.tensors) {
+      if (other.tensor && LazyStorageImpl::of(other.tensor) == &storage) {
+        return true;
       }
     }
-    add_word(first);
-    add_word(static_cast<uint64_t>(tensor.storage_offset()));
+    return false;
+  }
+
+  // Kernels that write check whether their arguments overlap, so it matters
+  // which of them share a storage, and where in it they lie.
+  void add_aliasing() {
+    for (size_t i = 0; i < call_.tensors.size(); ++i) {
+      const auto* tensor = call_.tensors[i].tensor;
+      const auto* storage = tensor ? LazyStorageImpl::of(tensor) : nullptr;
+      for (size_t j = 0; storage && j < i; ++j) {
+        const auto* other = call_.tensors[j].tensor;
+        if (other && LazyStorageImpl::of(other) == storage) {
+          add_word(i);
+          add_word(j);
+          add_word(static_cast<uint64_t>(tensor->storage_offset()));
+          add_word(static_cast<uint64_t>(other->storage_offset()));
+        }
+      }
+    }
   }
 
   void read_scalar(const c10::IValue& value) {
@@ -249,6 +263,7 @@ class CallReader {
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
 
   Call call_;
+  bool has_shared_storage_ = false;
   bool foreign_dims_ = false;
   bool foreign_written_ = false;
 };

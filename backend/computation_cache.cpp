@@ -24,6 +24,10 @@ ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& hits = counter("CacheHit");
   static Counter& misses = counter("CacheMiss");
   static Counter& compiles = counter("Compile");
+  const auto capacity = static_cast<size_t>(config().cache_size.get());
+  if (computation_cache().capacity() != capacity) {
+    computation_cache().set_capacity(capacity);
+  }
   const Hash128 hash = graph_hash(trace, roots);
   if (auto found = computation_cache().find(hash)) {
     hits.add();

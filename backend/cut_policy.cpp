@@ -11,18 +11,14 @@ void CutPolicy::note(uint64_t op_hash) {
   next_ = (next_ + 1) % kWindow;
 }
 
-bool CutPolicy::should_cut(int64_t nodes, int64_t min_nodes, int64_t max_nodes) {
-  if (nodes < min_nodes) {
-    return false;
-  }
-  if (places_.count(place_) != 0) {
+bool CutPolicy::should_cut(bool may_cut, bool must_cut) {
+  if (may_cut && places_.count(place_) != 0) {
     return true;
   }
-  if (nodes < max_nodes) {
-    return false;
+  if (must_cut) {
+    remember(place_);
   }
-  remember(place_);
-  return true;
+  return must_cut;
 }
 
 void CutPolicy::remember(uint64_t place) {

@@ -22,8 +22,9 @@ class CutPolicy {
   // Records an op, known by its hash.
   void note(uint64_t op_hash);
 
-  // Whether a trace of this size ends here.
-  bool should_cut(int64_t nodes, int64_t min_nodes, int64_t max_nodes);
+  // Whether the trace ends here. It may if it has the minimum size, and must if
+  // it has the maximum.
+  bool should_cut(bool may_cut, bool must_cut);
 
  private:
   static constexpr size_t kMaxPlaces = 4096;

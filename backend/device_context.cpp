@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "backend/computation_cache.h"
+#include "backend/python_hooks.h"
 #include "backend/signature_cache.h"
-#include "backend/source_location.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/event.h"
@@ -47,14 +47,37 @@ c10::Storage allocate(size_t nbytes) {
 }
 
 // One failure per error, however many results it spoils.
-FailurePtr find_or_add(std::vector<FailurePtr>& failures, const std::exception_ptr& error) {
+FailurePtr find_or_add(std::vector<FailurePtr>& failures, const ComputationOutput& output) {
   for (const auto& failure : failures) {
-    if (failure->error == error) {
+    if (failure->error == output.error) {
       return failure;
     }
   }
-  failures.push_back(std::make_shared<Failure>(error));
+  failures.push_back(std::make_shared<Failure>(output.error));
   return failures.back();
+}
+
+void add_location(const std::exception_ptr& error, const char* location) {
+  try {
+    std::rethrow_exception(error);
+  } catch (c10::Error& raised) {
+    raised.add_context(std::string("recorded at ") + location);
+  } catch (...) {
+    // Errors of other kinds have no room for it.
+  }
+}
+
+// Names the user's lines, where they are known. The computation cannot: it may
+// have been compiled for other lines.
+void add_locations(const Trace& trace, const std::vector<ComputationOutput>& outputs) {
+  std::vector<std::exception_ptr> done;
+  for (const ComputationOutput& output : outputs) {
+    const char* location = output.failed_node == Value::kNone ? nullptr : trace.node(output.failed_node).location;
+    if (output.error && location && std::find(done.begin(), done.end(), output.error) == done.end()) {
+      add_location(output.error, location);
+      done.push_back(output.error);
+    }
+  }
 }
 
 c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
@@ -94,33 +117,24 @@ std::vector<at::Tensor> DeviceContext::record(
   static Counter& recorded = counter("NodesRecorded");
   const char* location = config().debug.get() ? current_location() : nullptr;
   ensure_initialized();
+  Graveyard graveyard; // before the lock, so that it is emptied after it
   Lock lock(mutex_);
   wait_until_readable(args, lock);
   c10::SmallVector<Operand, 8> operands;
-  c10::SmallVector<LazyStorageImpl*, 4> written;
   for (const TensorArg& arg : args) {
     operands.push_back(read(arg));
-    if (arg.tensor && arg.written) {
-      auto* storage = LazyStorageImpl::of(arg.tensor);
-      if (std::find(written.begin(), written.end(), storage) == written.end()) {
-        written.push_back(storage);
-      }
-    }
   }
+  const auto written = written_storages(args);
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   recorded.add();
   ++recorded_;
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {
-    make_pending(*storage, {node, output++}, storage->layout_);
+    graveyard.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
   auto outputs = make_outputs(node, signature);
   cut_policy_.note(signature->hash.lo);
-  const bool full = cut_policy_.should_cut(
-                        static_cast<int64_t>(trace_.size()),
-                        config().min_cut_nodes.get(),
-                        config().max_pending_nodes.get()) ||
-                    trace_.pending_bytes() > static_cast<size_t>(config().max_pending_bytes.get());
+  const bool full = is_full();
   lock.unlock();
   if (config().launch_blocking.get()) {
     synchronize();
@@ -128,6 +142,29 @@ std::vector<at::Tensor> DeviceContext::record(
     flush();
   }
   return outputs;
+}
+
+DeviceContext::Written DeviceContext::written_storages(c10::ArrayRef<TensorArg> args) {
+  Written written;
+  for (const TensorArg& arg : args) {
+    if (arg.tensor && arg.written) {
+      auto* storage = LazyStorageImpl::of(arg.tensor);
+      if (std::find(written.begin(), written.end(), storage) == written.end()) {
+        written.push_back(storage);
+      }
+    }
+  }
+  return written;
+}
+
+bool DeviceContext::is_full() {
+  // The bounds in bytes are to nodes what the flag is to its own minimum.
+  const auto nodes = static_cast<int64_t>(trace_.size());
+  const auto bytes = static_cast<int64_t>(trace_.pending_bytes());
+  const int64_t max_bytes = config().max_pending_bytes.get();
+  const bool may_cut = nodes >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
+  const bool must_cut = nodes >= config().max_pending_nodes.get() || bytes >= max_bytes;
+  return cut_policy_.should_cut(may_cut, must_cut);
 }
 
 void DeviceContext::wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock) {
@@ -155,16 +192,21 @@ void DeviceContext::raise_failure(LazyStorageImpl& storage) {
     storage.failure_ = nullptr;
   }
   if (!failure->seen.exchange(true) || lost) {
-    std::rethrow_exception(failure->error);
+    rethrow(failure->error);
   }
 }
 
 void DeviceContext::wait_for_run(Lock& lock) {
   lock.unlock();
-  {
-    const std::lock_guard<std::mutex> run_lock(run_mutex_);
-  }
+  lock_runs().unlock();
   lock.lock();
+}
+
+DeviceContext::Lock DeviceContext::lock_runs() {
+  TORCH_CHECK(
+      runner_.load() != std::this_thread::get_id(),
+      "a kernel that runs on the lazy device needs a result of the same device that is still pending");
+  return Lock(run_mutex_);
 }
 
 Operand DeviceContext::read(const TensorArg& arg) {
@@ -207,13 +249,14 @@ void DeviceContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl&
   storage.epoch_ = epoch_;
 }
 
-void DeviceContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
-  storage.set_pending(value, layout);
+c10::Storage DeviceContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
+  c10::Storage old_memory = storage.set_pending(value, layout);
   storage.epoch_ = epoch_;
   if (storage.slot_ == LazyStorageImpl::kNoSlot) {
     storage.slot_ = static_cast<uint32_t>(pending_.size());
     pending_.push_back(weak_reference(storage));
   }
+  return old_memory;
 }
 
 std::vector<at::Tensor> DeviceContext::make_outputs(NodeId node, const SignaturePtr& signature) {
@@ -231,10 +274,16 @@ std::vector<at::Tensor> DeviceContext::make_outputs(NodeId node, const Signature
 // ---- storages ----
 
 void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
+  // What is running would be delivered over the new contents.
+  while (storage.state_ == LazyStorageImpl::State::kRunning) {
+    wait_for_run(lock);
+  }
   drop_slot(storage);
   storage.epoch_ = 0;
-  storage.set_available(std::move(memory));
+  storage.failure_ = nullptr;
+  const c10::Storage old_memory = storage.set_available(std::move(memory));
+  lock.unlock(); // before the old memory goes
 }
 
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
@@ -267,13 +316,16 @@ c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
   DeviceContext& context = storage.context();
   while (true) {
     c10::Storage memory = materialize(storage);
-    {
-      const Lock lock(context.mutex_);
-      const bool available = storage.state_ == LazyStorageImpl::State::kAvailable;
-      if (available && !storage.in_trace(context.epoch_)) {
-        return memory;
-      }
+    // A leaf of the trace may be read by a job until that has run.
+    Lock lock(context.mutex_);
+    const bool is_leaf = storage.in_trace(context.epoch_);
+    if (!is_leaf) {
+      context.wait_for_run(lock);
     }
+    if (storage.state_ == LazyStorageImpl::State::kAvailable && !storage.in_trace(context.epoch_)) {
+      return memory;
+    }
+    lock.unlock();
     memory = c10::Storage();
     context.flush();
   }
@@ -283,7 +335,10 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   DeviceContext& context = storage.context();
   {
-    const Lock lock(context.mutex_);
+    Lock lock(context.mutex_);
+    while (storage.state_ == LazyStorageImpl::State::kRunning) {
+      context.wait_for_run(lock);
+    }
     if (storage.state_ == LazyStorageImpl::State::kUnallocated || storage.nbytes() == 0) {
       context.drop_slot(storage);
       storage.set_unallocated(nbytes);
@@ -304,7 +359,8 @@ void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory
 }
 
 void DeviceContext::forget(LazyStorageImpl& storage) {
-  if (storage.slot_ != LazyStorageImpl::kNoSlot) {
+  // In a forked child the lock may be held for ever.
+  if (storage.slot_ != LazyStorageImpl::kNoSlot && !is_in_bad_fork()) {
     const Lock lock(mutex_);
     drop_slot(storage);
   }
@@ -321,17 +377,18 @@ void DeviceContext::drop_slot(LazyStorageImpl& storage) {
 
 void DeviceContext::flush() {
   ensure_initialized();
-  const std::lock_guard<std::mutex> run_lock(run_mutex_);
-  Job job;
+  Job job; // before the lock, so that what it frees is freed after it
+  const Lock run_lock = lock_runs();
   {
     const Lock lock(mutex_);
     job = take_job();
   }
-  const uint64_t end = job.end;
-  if (!job.trace.empty()) {
-    run(std::move(job));
+  if (!job.roots.empty()) {
+    runner_ = std::this_thread::get_id();
+    run(job);
+    runner_ = std::thread::id();
   }
-  completed_ = end;
+  completed_ = job.end;
   stamp_reached_events(index_);
 }
 
@@ -343,7 +400,7 @@ void DeviceContext::synchronize() {
     std::swap(failure, first_failure_);
   }
   if (failure && !failure->seen.exchange(true)) {
-    std::rethrow_exception(failure->error);
+    rethrow(failure->error);
   }
 }
 
@@ -369,7 +426,7 @@ DeviceContext::Job DeviceContext::take_job() {
   return job;
 }
 
-void DeviceContext::run(Job job) {
+void DeviceContext::run(Job& job) {
   static Counter& flushes = counter("Flush");
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
@@ -391,20 +448,22 @@ void DeviceContext::run(Job job) {
 void DeviceContext::deliver(Job& job, std::vector<ComputationOutput> outputs) {
   std::vector<c10::Storage> memory(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].tensor.defined()) {
-      try {
+    try {
+      TORCH_INTERNAL_ASSERT(outputs[i].tensor.defined() || outputs[i].error, "a kernel returned no tensor");
+      if (outputs[i].tensor.defined()) {
         memory[i] = result_memory(job, i, std::move(outputs[i].tensor));
-      } catch (...) {
-        outputs[i].error = std::current_exception();
       }
+    } catch (...) {
+      outputs[i].error = std::current_exception();
     }
   }
+  add_locations(job.trace, outputs);
   const Lock lock(mutex_);
   std::vector<FailurePtr> failures;
   for (size_t i = 0; i < outputs.size(); ++i) {
     FailurePtr failure;
     if (outputs[i].error) {
-      failure = find_or_add(failures, outputs[i].error);
+      failure = find_or_add(failures, outputs[i]);
       note_failure(failure);
     }
     if (memory[i]) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/cut_policy.h"
@@ -89,25 +90,34 @@ class DeviceContext {
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
 
+  using Graveyard = c10::SmallVector<c10::Storage, 2>; // memory to free without the lock
+  using Written = c10::SmallVector<LazyStorageImpl*, 4>;
+
+  // The distinct storages that a call writes, in the order of its operands.
+  static Written written_storages(c10::ArrayRef<TensorArg> args);
+  bool is_full();
   void wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock);
   void wait_for_run(Lock& lock);
+  Lock lock_runs();
   void raise_failure(LazyStorageImpl& storage);
   void note_failure(const FailurePtr& failure);
   Operand read(const TensorArg& arg);
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   Operand read_cpu_scalar(const c10::TensorImpl& tensor);
   std::vector<at::Tensor> make_outputs(NodeId node, const SignaturePtr& signature);
-  void make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
+  // Returns the memory that the storage had.
+  c10::Storage make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   void drop_slot(LazyStorageImpl& storage);
 
   Job take_job();
-  void run(Job job);
+  void run(Job& job);
   void deliver(Job& job, std::vector<ComputationOutput> outputs);
   c10::Storage result_memory(Job& job, size_t root, at::Tensor result);
   void fail(Job& job, const std::exception_ptr& error);
 
   const c10::DeviceIndex index_;
   std::mutex run_mutex_;
+  std::atomic<std::thread::id> runner_{}; // the thread that holds run_mutex_ in order to run
   std::mutex mutex_;
   Trace trace_;
   uint64_t epoch_ = 1;

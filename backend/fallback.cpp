@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "backend/device_context.h"
-#include "backend/source_location.h"
+#include "backend/python_hooks.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/generator.h"

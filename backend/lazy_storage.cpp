@@ -66,44 +66,43 @@ LazyStorageImpl* LazyStorageImpl::of(const c10::TensorImpl* tensor) {
   return tensor->has_storage() ? of(tensor->unsafe_storage()) : nullptr;
 }
 
-LazyStorageImpl* LazyStorageImpl::of(const c10::Storage& storage) {
-  auto* impl = storage.unsafeGetStorageImpl();
+LazyStorageImpl* LazyStorageImpl::of(c10::StorageImpl& storage) {
   // PyTorch makes plain storages on the device where it wraps foreign memory.
-  const bool ours = impl && typeid(*impl) == typeid(LazyStorageImpl);
-  return ours ? static_cast<LazyStorageImpl*>(impl) : nullptr;
+  return typeid(storage) == typeid(LazyStorageImpl) ? static_cast<LazyStorageImpl*>(&storage) : nullptr;
 }
 
-void LazyStorageImpl::set_pending(Value value, const Geometry* layout) {
+c10::Storage LazyStorageImpl::set_pending(Value value, const Geometry* layout) {
   value_ = value;
   layout_ = layout;
-  if (state_ == State::kAvailable) {
-    forget_memory();
-  }
+  const bool available = state_ == State::kAvailable;
   state_ = State::kPending;
+  return available ? take_memory() : c10::Storage();
 }
 
-void LazyStorageImpl::forget_memory() {
-  memory_ = c10::Storage();
+c10::Storage LazyStorageImpl::take_memory() {
   set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
   set_materializer(materialize_on_access);
+  return std::exchange(memory_, c10::Storage());
 }
 
-void LazyStorageImpl::set_available(c10::Storage memory) {
-  memory_ = std::move(memory);
+c10::Storage LazyStorageImpl::set_available(c10::Storage memory) {
+  c10::Storage old_memory = std::exchange(memory_, std::move(memory));
   if (has_materializer()) {
     clear_materializer();
   }
   // A second pointer to the memory that `memory_` owns.
   set_data_ptr_noswap(c10::DataPtr(memory_.mutable_data(), device()));
   state_ = State::kAvailable;
+  return old_memory;
 }
 
 void LazyStorageImpl::set_unallocated(size_t nbytes) {
   if (state_ == State::kAvailable) {
-    forget_memory();
+    take_memory(); // empty: only storages without bytes come here
   }
   set_nbytes(nbytes);
   epoch_ = 0;
+  failure_ = nullptr;
   state_ = State::kUnallocated;
 }
 

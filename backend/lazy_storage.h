@@ -59,7 +59,10 @@ class LazyStorageImpl final : public c10::StorageImpl {
   static LazyStorageImpl* of(const at::TensorBase& tensor) {
     return of(tensor.unsafeGetTensorImpl());
   }
-  static LazyStorageImpl* of(const c10::Storage& storage);
+  static LazyStorageImpl* of(const c10::Storage& storage) {
+    return storage ? of(*storage.unsafeGetStorageImpl()) : nullptr;
+  }
+  static LazyStorageImpl* of(c10::StorageImpl& storage);
 
   DeviceContext& context() const {
     return *context_;
@@ -76,11 +79,13 @@ class LazyStorageImpl final : public c10::StorageImpl {
   friend class DeviceContext;
   static constexpr uint32_t kNoSlot = static_cast<uint32_t>(-1);
 
-  void set_pending(Value value, const Geometry* layout);
-  void set_available(c10::Storage memory);
+  // These return the memory that the storage had, to be freed by the caller
+  // when no lock is held: a deleter may be anybody's.
+  c10::Storage set_pending(Value value, const Geometry* layout);
+  c10::Storage set_available(c10::Storage memory);
   void set_unallocated(size_t nbytes);
   void set_failed(FailurePtr failure);
-  void forget_memory();
+  c10::Storage take_memory();
   // Whether `value_` and `layout_` belong to the trace with this number.
   bool in_trace(uint64_t epoch) const {
     return epoch_ == epoch;

@@ -100,7 +100,9 @@ DeviceCallbacks callbacks() {
   callbacks.recorded_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).recorded(); };
   callbacks.completed_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).completed(); };
   callbacks.resize_storage = [](c10::StorageImpl* storage, size_t nbytes) {
-    DeviceContext::resize(*static_cast<LazyStorageImpl*>(storage), nbytes);
+    auto* lazy = LazyStorageImpl::of(*storage);
+    TORCH_CHECK(lazy, "cannot resize memory that was wrapped, not allocated");
+    DeviceContext::resize(*lazy, nbytes);
   };
   return callbacks;
 }

@@ -1,7 +1,5 @@
 #include "backend/signature_cache.h"
 
-#include <cstring>
-
 #include "common/config.h"
 #include "common/lru_cache.h"
 #include "common/metrics.h"
@@ -49,7 +47,8 @@ class StandInArguments {
       case ArgKind::kTensorList:
         return convert_list(value);
       case ArgKind::kGenerator:
-        return c10::IValue();
+        // Nobody's numbers may be used up.
+        return call_.op->random() && device_ == c10::kCPU ? c10::IValue(seeded_generator(0)) : c10::IValue();
       case ArgKind::kDevice:
         return c10::Device(device_);
       default:
@@ -91,14 +90,12 @@ class StandInArguments {
         return other;
       }
     }
-    c10::Storage other(
-        c10::Storage::use_byte_size_t(),
-        static_cast<int64_t>(storage.nbytes()),
-        c10::GetAllocator(device_),
-        /*resizable=*/true);
-    if (other.data()) {
-      std::memset(other.mutable_data(), 0, other.nbytes());
-    }
+    // Zeros for kernels that run: valid indices, and cheap.
+    const auto nbytes = static_cast<int64_t>(storage.nbytes());
+    c10::Storage other =
+        device_ == c10::kCPU
+            ? at::zeros({nbytes}, at::kByte).storage()
+            : c10::Storage(c10::Storage::use_byte_size_t(), nbytes, c10::GetAllocator(device_), /*resizable=*/true);
     return storages_.emplace_back(&storage, std::move(other)).second;
   }
 
@@ -140,8 +137,8 @@ ArgBinding bind_argument(const OpInfo& op, ArgKind kind, const c10::IValue& valu
   return binding;
 }
 
-bool add_output(Signature& signature, const at::Tensor& meta) {
-  if (meta.layout() != c10::kStrided || c10::isQIntType(meta.scalar_type())) {
+bool add_output(Signature& signature, const at::Tensor& meta, c10::DeviceType device) {
+  if (meta.layout() != c10::kStrided || meta.device().type() != device || c10::isQIntType(meta.scalar_type())) {
     return false;
   }
   Geometry layout = Geometry::of(*meta.unsafeGetTensorImpl());
@@ -152,7 +149,7 @@ bool add_output(Signature& signature, const at::Tensor& meta) {
   return true;
 }
 
-bool bind_return(Signature& signature, size_t index, const c10::IValue& value) {
+bool bind_return(Signature& signature, size_t index, const c10::IValue& value, c10::DeviceType device) {
   ReturnBinding binding;
   const int alias = signature.op->return_aliases()[index];
   if (alias >= 0) {
@@ -161,13 +158,13 @@ bool bind_return(Signature& signature, size_t index, const c10::IValue& value) {
     const auto tensors = value.toTensorVector();
     binding = {ReturnBinding::Kind::kFreshList, static_cast<uint32_t>(tensors.size())};
     for (const at::Tensor& tensor : tensors) {
-      if (!tensor.defined() || !add_output(signature, tensor)) {
+      if (!tensor.defined() || !add_output(signature, tensor, device)) {
         return false;
       }
     }
   } else if (!value.isTensor() || !value.toTensor().defined()) {
     binding.kind = ReturnBinding::Kind::kUndefined;
-  } else if (!add_output(signature, value.toTensor())) {
+  } else if (!add_output(signature, value.toTensor(), device)) {
     return false;
   }
   signature.returns.push_back(binding);
@@ -182,7 +179,8 @@ void finish_hash(Signature& signature, Hash128 key) {
 }
 
 // Null if a return is not a strided tensor.
-c10::intrusive_ptr<Signature> make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& results) {
+c10::intrusive_ptr<Signature>
+make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& results, c10::DeviceType device) {
   auto signature = c10::make_intrusive<Signature>();
   signature->op = call.op;
   signature->key = call.key;
@@ -197,7 +195,7 @@ c10::intrusive_ptr<Signature> make_signature(const Call& call, const c10::Stack&
     }
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!bind_return(*signature, i, results[i])) {
+    if (!bind_return(*signature, i, results[i], device)) {
       return nullptr;
     }
   }
@@ -231,6 +229,13 @@ bool overlaps_itself(const c10::TensorImpl& tensor) {
   return false;
 }
 
+bool ranges_meet(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  const Geometry first = Geometry::of(a);
+  const Geometry second = Geometry::of(b);
+  const auto begin = [](const Geometry& geometry) { return geometry.offset * geometry.itemsize(); };
+  return begin(first) < second.extent_bytes() && begin(second) < first.extent_bytes();
+}
+
 // True if the call writes memory that it, or another argument, also sees
 // elsewhere.
 bool may_overlap(const Call& call) {
@@ -243,7 +248,8 @@ bool may_overlap(const Call& call) {
     }
     const auto* storage = LazyStorageImpl::of(arg.tensor);
     for (const TensorArg& other : call.tensors) {
-      if (other.tensor && other.tensor != arg.tensor && LazyStorageImpl::of(other.tensor) == storage) {
+      if (other.tensor && other.tensor != arg.tensor && LazyStorageImpl::of(other.tensor) == storage &&
+          ranges_meet(*arg.tensor, *other.tensor)) {
         return true;
       }
     }
@@ -251,20 +257,35 @@ bool may_overlap(const Call& call) {
   return false;
 }
 
-// Meta kernels do not check for overlaps as the CPU's do. Runs the op once on
-// zeros, in order to raise what it would raise.
+bool is_overlap_error(const c10::Error& error) {
+  const std::string& message = error.msg();
+  return message.find("unsupported operation:") != std::string::npos &&
+         message.find("memory location") != std::string::npos;
+}
+
+// Meta kernels do not check for overlaps as the CPU's do, and which overlaps an
+// op refuses is its own affair. Runs it once on zeros, to see whether it does.
 void rehearse(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
   StandInArguments arguments(call, c10::kCPU);
   c10::Stack cpu_stack = arguments.make(stack);
-  call.op->handle().callBoxed(cpu_stack);
+  try {
+    call.op->handle().callBoxed(cpu_stack);
+  } catch (const c10::Error& error) {
+    if (is_overlap_error(error)) {
+      throw;
+    }
+  } catch (...) {
+    // Zeros are not the user's values: this error may not be theirs either.
+  }
 }
 
 // Runs the op on tensors without data, and looks at what it returns.
 Inference run_on_stand_ins(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
   const bool on_cpu = call.op->infer_on_cpu() && !call.any_written;
-  StandInArguments arguments(call, on_cpu ? c10::kCPU : c10::kMeta);
+  const auto device = on_cpu ? c10::kCPU : c10::kMeta;
+  StandInArguments arguments(call, device);
   c10::Stack results = arguments.make(stack);
   call.op->handle().callBoxed(results);
   Inference inference;
@@ -272,7 +293,7 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack) {
     inference.resized = resized_arguments(call, arguments);
   }
   if (inference.resized.empty()) {
-    inference.signature = make_signature(call, stack, results);
+    inference.signature = make_signature(call, stack, results, device);
   }
   return inference;
 }
@@ -295,7 +316,9 @@ Inference infer(const Call& call, const c10::Stack& stack) {
     inference = {}; // there is no Meta kernel: never ask again
   } catch (...) {
     // Most likely the user's mistake. The eager kernel will say it best.
-    return {};
+    inference = {};
+    inference.error = std::current_exception();
+    return inference;
   }
   if (inference.resized.empty()) {
     signature_cache().insert(call.key, inference.signature);

@@ -12,6 +12,8 @@ struct Inference {
   // Null if the call cannot be traced: the Meta kernel refused it, or returned
   // something other than strided tensors.
   SignaturePtr signature;
+  // What the Meta kernel raised, other than that it does not exist.
+  std::exception_ptr error = nullptr;
   // A written tensor has the wrong size, and the op would resize it. The
   // geometries of all tensor arguments after the call.
   std::vector<Geometry> resized;

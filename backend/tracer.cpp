@@ -4,8 +4,10 @@
 #include "backend/fallback.h"
 #include "backend/force_fallback.h"
 #include "backend/op_registry.h"
+#include "backend/python_hooks.h"
 #include "backend/resize.h"
 #include "backend/signature_cache.h"
+#include "common/config.h"
 #include "device/generator.h"
 
 namespace lazyplug {
@@ -118,6 +120,9 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     inference = infer(call, *stack);
   }
   if (!inference.signature) {
+    if (inference.error && config().fallback.get() == "error") {
+      rethrow(inference.error);
+    }
     return run_fallback(op, stack, "its Meta kernel cannot predict the result");
   }
   draw_seed(call);

@@ -24,6 +24,7 @@ struct ComputationInputs {
 struct ComputationOutput {
   at::Tensor tensor;
   std::exception_ptr error;
+  NodeId failed_node = Value::kNone; // the node that raised it, if it was one
 };
 
 // A compiled trace. Compiled once, run many times, from any thread, but by one

@@ -46,6 +46,12 @@ NodeId Trace::add_call(
   for (const Operand& operand : operands) {
     hash_operand(operand);
   }
+  node.first_written = static_cast<uint32_t>(written_layouts_.size());
+  if (num_written > 0) {
+    for (Value value : written_values(node)) {
+      written_layouts_.push_back(&layout(value));
+    }
+  }
   for (size_t bytes : signature->output_bytes) {
     pending_bytes_ += bytes;
   }
@@ -79,17 +85,13 @@ std::vector<Value> Trace::written_values(const Node& node) const {
 }
 
 const Geometry& Trace::layout(Value value) const {
-  while (true) {
-    const Node& node = nodes_[value.node];
-    if (node.kind != NodeKind::kCall) {
-      return *node.layout;
-    }
-    const auto& fresh = node.signature->outputs;
-    if (value.output < fresh.size()) {
-      return fresh[value.output];
-    }
-    value = written_values(node)[value.output - fresh.size()];
+  const Node& node = nodes_[value.node];
+  if (node.kind != NodeKind::kCall) {
+    return *node.layout;
   }
+  const auto& fresh = node.signature->outputs;
+  return value.output < fresh.size() ? fresh[value.output]
+                                     : *written_layouts_[node.first_written + value.output - fresh.size()];
 }
 
 std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots) {

@@ -49,6 +49,7 @@ struct Node {
   uint32_t num_operands = 0;
   uint32_t first_scalar = 0; // for a leaf: its index among the leaves
   uint32_t num_scalars = 0;
+  uint32_t first_written = 0; // of a call: its first written value's layout
   const Geometry* layout = nullptr;
   SignaturePtr signature;
   const char* location = nullptr; // the user's line, interned, or null
@@ -133,6 +134,7 @@ class Trace {
   std::vector<Operand> operands_;
   std::vector<c10::IValue> scalars_;
   std::vector<at::Tensor> leaves_;
+  std::vector<const Geometry*> written_layouts_;
   std::deque<Geometry> geometries_; // a deque: addresses stay valid
   Hash128 hash_;
   size_t pending_bytes_ = 0;

@@ -29,7 +29,9 @@ at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Ge
 
 at::Tensor make_tensor(c10::Storage storage, const Geometry& geometry, c10::DispatchKey key) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(geometry.dtype));
+      std::move(storage),
+      c10::DispatchKeySet(key),
+      c10::scalarTypeToTypeMeta(geometry.dtype));
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
   if (geometry.conj) {

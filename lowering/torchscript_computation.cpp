@@ -6,14 +6,13 @@
 namespace lazyplug {
 namespace {
 
-std::string describe_origin(const SignaturePtr& signature, const char* location) {
+std::string describe_call(const SignaturePtr& signature) {
   std::string text = "while running ";
   text += signature ? signature->op->name() + "(" : "an allocation";
   for (size_t i = 0; signature && i < signature->operands.size(); ++i) {
     text += (i == 0 ? "" : ", ") + to_string(signature->operands[i]);
   }
-  text += signature ? ")" : "";
-  return location ? text + ", recorded at " + location : text;
+  return signature ? text + ")" : text;
 }
 
 } // namespace
@@ -50,12 +49,12 @@ void TorchScriptComputation::add_constant(const torch::jit::Node* node) {
 void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kernel kernel, const Trace& trace) {
   Instruction instruction;
   instruction.run = std::move(kernel.run);
-  instruction.origin = trace.node(kernel.origin).signature;
+  instruction.node = kernel.origin;
+  instruction.signature = trace.node(kernel.origin).signature;
   instruction.hands_on_memory = kernel.hands_on_memory;
   for (const auto* value : kernel.writes) {
     instruction.writes.push_back(reads_.at(value).index);
   }
-  instruction.location = trace.node(kernel.origin).location;
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(reads_.at(node->input(i)));
   }
@@ -152,7 +151,7 @@ void TorchScriptComputation::execute_after_error(size_t next, Registers& registe
   for (; next < instructions_.size(); ++next) {
     const Instruction& instruction = instructions_[next];
     stack.clear();
-    if (auto error = find_error(instruction, errors)) {
+    if (const OpError error = find_error(instruction, errors); error.error) {
       run_spoiled(instruction, error, registers, stack, errors);
       continue;
     }
@@ -168,19 +167,17 @@ void TorchScriptComputation::execute_after_error(size_t next, Registers& registe
 // which was to be written goes its way.
 void TorchScriptComputation::run_spoiled(
     const Instruction& instruction,
-    const std::exception_ptr& error,
+    const OpError& error,
     Registers& registers,
     c10::Stack& stack,
     Errors& errors) const {
-  const auto& memory = instruction.reads.empty() ? c10::IValue() : registers[instruction.reads[0].index];
-  if (instruction.hands_on_memory && memory.isTensor()) {
+  if (instruction.hands_on_memory && registers[instruction.reads[0].index].isTensor()) {
     execute(instruction, registers, stack);
   }
   spoil(instruction, error, errors);
 }
 
-void TorchScriptComputation::spoil(const Instruction& instruction, const std::exception_ptr& error, Errors& errors)
-    const {
+void TorchScriptComputation::spoil(const Instruction& instruction, const OpError& error, Errors& errors) const {
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     errors[instruction.first_output + i] = error;
   }
@@ -189,23 +186,24 @@ void TorchScriptComputation::spoil(const Instruction& instruction, const std::ex
   }
 }
 
-std::exception_ptr TorchScriptComputation::find_error(const Instruction& instruction, const Errors& errors) const {
+TorchScriptComputation::OpError TorchScriptComputation::find_error(const Instruction& instruction, const Errors& errors)
+    const {
   for (const Read& read : instruction.reads) {
-    if (read.kind != Read::Kind::kConstant && errors[read.index]) {
+    if (read.kind != Read::Kind::kConstant && errors[read.index].error) {
       return errors[read.index];
     }
   }
-  return nullptr;
+  return {};
 }
 
-std::exception_ptr TorchScriptComputation::current_error(const Instruction& instruction) const {
+TorchScriptComputation::OpError TorchScriptComputation::current_error(const Instruction& instruction) const {
   try {
     throw;
   } catch (c10::Error& error) {
-    error.add_context(describe_origin(instruction.origin, instruction.location));
-    return std::current_exception();
+    error.add_context(describe_call(instruction.signature));
+    return {std::current_exception(), instruction.node};
   } catch (...) {
-    return std::current_exception();
+    return {std::current_exception(), instruction.node};
   }
 }
 
@@ -216,7 +214,8 @@ std::vector<ComputationOutput> TorchScriptComputation::collect(Registers& regist
     auto& output = outputs.emplace_back();
     auto& value = registers[root.index];
     if (!errors.empty()) {
-      output.error = errors[root.index];
+      output.error = errors[root.index].error;
+      output.failed_node = errors[root.index].node;
     }
     if (value.isTensor()) {
       output.tensor = root.kind == Read::Kind::kTake ? std::move(value).toTensor() : value.toTensor();

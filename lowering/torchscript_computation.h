@@ -27,7 +27,11 @@ class TorchScriptComputation final : public Computation {
 
  private:
   using Registers = std::vector<c10::IValue>;
-  using Errors = std::vector<std::exception_ptr>; // by register
+  struct OpError {
+    std::exception_ptr error;
+    NodeId node = Value::kNone; // that raised it
+  };
+  using Errors = std::vector<OpError>; // by register
 
   // A read of a register, or of a constant. The last read takes the value, so
   // that memory is freed, or reused, as early as possible.
@@ -43,8 +47,8 @@ class TorchScriptComputation final : public Computation {
     std::vector<bool> used_outputs;
     std::vector<uint32_t> writes; // registers; see Kernel::writes
     bool hands_on_memory;
-    SignaturePtr origin; // of the call it belongs to, for error messages
-    const char* location;
+    NodeId node;            // the IR node that it belongs to
+    SignaturePtr signature; // and that node's, for error messages
   };
 
   uint32_t add_register(const torch::jit::Value* value);
@@ -57,13 +61,13 @@ class TorchScriptComputation final : public Computation {
   void execute_after_error(size_t failed, Registers& registers, c10::Stack& stack, Errors& errors) const;
   void run_spoiled(
       const Instruction& instruction,
-      const std::exception_ptr& error,
+      const OpError& error,
       Registers& registers,
       c10::Stack& stack,
       Errors& errors) const;
-  void spoil(const Instruction& instruction, const std::exception_ptr& error, Errors& errors) const;
-  std::exception_ptr find_error(const Instruction& instruction, const Errors& errors) const;
-  std::exception_ptr current_error(const Instruction& instruction) const;
+  void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
+  OpError find_error(const Instruction& instruction, const Errors& errors) const;
+  OpError current_error(const Instruction& instruction) const;
   std::vector<ComputationOutput> collect(Registers& registers, const Errors& errors) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;

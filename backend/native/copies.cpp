@@ -37,9 +37,6 @@ at::Tensor snapshot(const at::Tensor& self, const at::Tensor& source) {
 }
 
 at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
-  if (self.numel() == 0) {
-    return self;
-  }
   if (covers_storage(self)) {
     auto* storage = LazyStorageImpl::of(self);
     storage->context().adopt(*storage, snapshot(self, source).storage());

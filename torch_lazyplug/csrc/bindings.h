@@ -17,7 +17,7 @@ void init_metrics_bindings(py::module& m);
 // _C._lazy: tracing and execution; see backend/.
 void init_lazy_bindings(py::module& m);
 
-// Lets the backend name the user's Python line.
-void install_location_finder();
+// Lets the backend name the user's Python lines, and raise Python's errors again.
+void install_python_hooks();
 
 } // namespace lazyplug

@@ -34,7 +34,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_materialize", py::overload_cast<const at::Tensor&>(&materialize), ReleaseGil());
   lazy.def("_materialize_storage", &materialize_storage);
-  install_location_finder();
+  install_python_hooks();
 }
 
 } // namespace lazyplug

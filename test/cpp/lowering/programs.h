@@ -59,7 +59,7 @@ inline SignaturePtr make_signature(
     const bool list = op.handle().schema().returns()[i].type()->kind() == c10::TypeKind::ListType;
     signature->returns.push_back(
         alias >= 0 ? ReturnBinding{ReturnBinding::Kind::kArgument, static_cast<uint32_t>(alias)}
-            : list ? ReturnBinding{ReturnBinding::Kind::kFreshList, static_cast<uint32_t>(outputs.size())}
+        : list     ? ReturnBinding{ReturnBinding::Kind::kFreshList, static_cast<uint32_t>(outputs.size())}
                    : ReturnBinding{});
   }
   for (const Geometry& output : outputs) {

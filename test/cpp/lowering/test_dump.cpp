@@ -15,7 +15,8 @@ TEST(Dump, NamesOperandsViewsScalarsAndLayouts) {
   EXPECT_EQ(to_text(trace, a.node), "%0 = device_data(0)  # Float[4] strides=[1]");
   EXPECT_EQ(to_text(trace, memory.node), "%1 = empty()  # Float[2] strides=[1]");
   EXPECT_EQ(
-      to_text(trace, sum.node), "%2 = aten::add.Tensor(%1, %0[Float[2] strides=[1]], 0.5)  # Float[2] strides=[1]");
+      to_text(trace, sum.node),
+      "%2 = aten::add.Tensor(%1, %0[Float[2] strides=[1]], 0.5)  # Float[2] strides=[1]");
 }
 
 TEST(Dump, NamesListsConstantsAndUndefinedTensors) {
@@ -32,10 +33,8 @@ TEST(Dump, NamesSeedsAndLocations) {
   const Value a = add_leaf(trace, at::ones({2}));
   static const OpInfo& op = make_op("aten::bernoulli_", "float");
   const auto signature = make_signature(op, {an_operand(), a_scalar(), a_seed()}, {}, {true});
-  const NodeId call =
-      trace.add_call(signature, Operand{a}, {c10::IValue(0.5), c10::IValue(7)}, 1, "model.py:3");
-  EXPECT_EQ(
-      to_text(trace, call), "%1 = aten::bernoulli_.float(%0, 0.5, seed=7)  # Float[2] strides=[1] at model.py:3");
+  const NodeId call = trace.add_call(signature, Operand{a}, {c10::IValue(0.5), c10::IValue(7)}, 1, "model.py:3");
+  EXPECT_EQ(to_text(trace, call), "%1 = aten::bernoulli_.float(%0, 0.5, seed=7)  # Float[2] strides=[1] at model.py:3");
 }
 
 TEST(Dump, NumbersTheOutputsOfNodesThatHaveSeveral) {
@@ -43,11 +42,12 @@ TEST(Dump, NumbersTheOutputsOfNodesThatHaveSeveral) {
   const Value a = add_leaf(trace, at::ones({2}));
   static const OpInfo& sort = make_op("aten::sort");
   const auto signature = make_signature(
-      sort, {an_operand(), a_constant(0), a_constant(false)}, {floats({2}), Geometry::contiguous(at::kLong, {2})});
+      sort,
+      {an_operand(), a_constant(0), a_constant(false)},
+      {floats({2}), Geometry::contiguous(at::kLong, {2})});
   const NodeId call = trace.add_call(signature, Operand{a}, {}, 0, nullptr);
   const Value result = add_relu(trace, {Value{call, 1}}, floats({2}));
-  EXPECT_EQ(
-      to_text(trace, call), "%1 = aten::sort(%0, 0, False)  # Float[2] strides=[1]; Long[2] strides=[1]");
+  EXPECT_EQ(to_text(trace, call), "%1 = aten::sort(%0, 0, False)  # Float[2] strides=[1]; Long[2] strides=[1]");
   EXPECT_EQ(to_text(trace, result.node), "%2 = aten::relu(%1.1)  # Float[2] strides=[1]");
 }
 

@@ -36,8 +36,7 @@ TEST(Geometry, KeepsTheBitsOfViews) {
 }
 
 TEST(Geometry, ContiguousStridesAreThoseOfATensor) {
-  for (const std::vector<int64_t>& sizes :
-       {std::vector<int64_t>{}, {5}, {2, 3, 4}, {2, 1, 4}, {2, 0, 4}}) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, {5}, {2, 3, 4}, {2, 1, 4}, {2, 0, 4}}) {
     EXPECT_EQ(Geometry::contiguous(at::kFloat, sizes), geometry_of(at::empty(sizes)));
   }
 }

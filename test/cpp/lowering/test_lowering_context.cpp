@@ -177,11 +177,9 @@ TEST_F(Lowering, ReadsBeforeAMutationSeeTheOldValue) {
 TEST_F(Lowering, OutArgumentsAreMutated) {
   const Value out = trace.add_empty(floats({2, 3}));
   static const OpInfo& op = make_op("aten::mul", "out");
-  const auto signature =
-      make_signature(op, {an_operand(), an_operand(), an_operand()}, {}, {false, false, true});
+  const auto signature = make_signature(op, {an_operand(), an_operand(), an_operand()}, {}, {false, false, true});
   const Value result{trace.add_call(signature, {{a}, {b}, {out}}, {}, 1, nullptr), 0};
-  EXPECT_EQ(
-      kinds_of(trace, result), (std::vector<std::string>{"lazyplug::empty", "lazyplug::own", "aten::mul"}));
+  EXPECT_EQ(kinds_of(trace, result), (std::vector<std::string>{"lazyplug::empty", "lazyplug::own", "aten::mul"}));
   expect_both_give(trace, result, {a_data * b_data});
 }
 
@@ -199,8 +197,7 @@ TEST_F(Lowering, HiddenWritesAreMutations) {
   at::Tensor expected_mean = at::zeros({3});
   at::Tensor expected_variance = at::ones({3});
   const auto expected = at::native_batch_norm(a_data, {}, {}, expected_mean, expected_variance, true, 0.1, 1e-5);
-  expect_both_give(
-      trace, {{node, 0}, {node, 3}, {node, 4}}, {std::get<0>(expected), expected_mean, expected_variance});
+  expect_both_give(trace, {{node, 0}, {node, 3}, {node, 4}}, {std::get<0>(expected), expected_mean, expected_variance});
 }
 
 TEST_F(Lowering, ListsOfTensors) {
@@ -224,7 +221,9 @@ TEST_F(Lowering, ListsOfOptionalTensors) {
 TEST_F(Lowering, ListsAsResults) {
   static const OpInfo& op = make_op("aten::split_with_sizes_copy");
   const auto signature = make_signature(
-      op, {an_operand(), a_constant(std::vector<int64_t>{1, 2}), a_constant(1)}, {floats({2, 1}), floats({2, 2})});
+      op,
+      {an_operand(), a_constant(std::vector<int64_t>{1, 2}), a_constant(1)},
+      {floats({2, 1}), floats({2, 2})});
   const NodeId split = trace.add_call(signature, Operand{a}, {}, 0, nullptr);
   EXPECT_EQ(kinds_of(trace, Value{split, 1})[1], "prim::ListUnpack");
   expect_both_give(trace, {{split, 1}, {split, 0}}, {a_data.slice(1, 1), a_data.slice(1, 0, 1)});
@@ -233,7 +232,9 @@ TEST_F(Lowering, ListsAsResults) {
 TEST_F(Lowering, SeveralResults) {
   static const OpInfo& sort = make_op("aten::sort");
   const auto signature = make_signature(
-      sort, {an_operand(), a_constant(-1), a_constant(true)}, {floats({3}), Geometry::contiguous(at::kLong, {3})});
+      sort,
+      {an_operand(), a_constant(-1), a_constant(true)},
+      {floats({3}), Geometry::contiguous(at::kLong, {3})});
   const NodeId node = trace.add_call(signature, Operand{b}, {}, 0, nullptr);
   const auto [values, indices] = b_data.sort(-1, /*descending=*/true);
   expect_both_give(trace, {{node, 1}, {node, 0}}, {indices, values});
@@ -258,12 +259,16 @@ TEST_F(Lowering, GeneratorsAreMadeFromASeedThatIsAnInput) {
 }
 
 TEST_F(Lowering, ConstantsAndComplexScalars) {
-  const Value sum = add_add(trace, {a}, {a}, Geometry::contiguous(at::kComplexFloat, {2, 3}), c10::complex<double>(0, 1));
+  const Value sum =
+      add_add(trace, {a}, {a}, Geometry::contiguous(at::kComplexFloat, {2, 3}), c10::complex<double>(0, 1));
   EXPECT_NE(text_of(trace, sum).find(": complex"), std::string::npos);
   static const OpInfo& op = make_op("aten::sum", "dim_IntList");
   const auto signature = make_signature(
       op,
-      {an_operand(), a_constant(std::vector<int64_t>{1}), a_constant(false), a_constant(static_cast<int64_t>(at::kDouble))},
+      {an_operand(),
+       a_constant(std::vector<int64_t>{1}),
+       a_constant(false),
+       a_constant(static_cast<int64_t>(at::kDouble))},
       {Geometry::contiguous(at::kDouble, {2})});
   const Value reduced{trace.add_call(signature, Operand{a}, {}, 0, nullptr), 0};
   expect_both_give(trace, reduced, {a_data.sum(1, false, at::kDouble)});

@@ -38,8 +38,7 @@ TEST(OpInfo, ClassifiesArguments) {
   EXPECT_EQ(kinds(make_op("aten::index", "Tensor")), std::vector({kTensor, kTensorList})) << "Tensor?[]";
   EXPECT_EQ(kinds(make_op("aten::bernoulli_", "float")), std::vector({kTensor, kScalar, kGenerator}));
   EXPECT_EQ(kinds(make_op("aten::clamp")), std::vector({kTensor, kScalar, kScalar})) << "Scalar?";
-  EXPECT_EQ(
-      kinds(make_op("aten::full")), std::vector({kConstant, kScalar, kConstant, kConstant, kDevice, kConstant}));
+  EXPECT_EQ(kinds(make_op("aten::full")), std::vector({kConstant, kScalar, kConstant, kConstant, kDevice, kConstant}));
 }
 
 TEST(OpInfo, WrittenArgumentsComeFromTheSchema) {

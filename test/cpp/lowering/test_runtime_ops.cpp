@@ -160,10 +160,11 @@ TEST(RuntimeOps, AreTorchScriptOpsOfTheSameMeaning) {
   const std::vector<int64_t> strides = {2, 1};
   const std::vector<int64_t> column = {2};
   const at::Tensor base = iota({2, 2});
-  const at::Tensor view = call_op(
-                              "lazyplug::strided_view",
-                              {base, layout, strides, static_cast<int64_t>(at::kFloat), column, column, 1, false, true, false})
-                              .toTensor();
+  const at::Tensor view =
+      call_op(
+          "lazyplug::strided_view",
+          {base, layout, strides, static_cast<int64_t>(at::kFloat), column, column, 1, false, true, false})
+          .toTensor();
   EXPECT_TRUE(at::equal(view, -base.select(1, 1)));
   EXPECT_EQ(view.storage().data(), base.storage().data());
   EXPECT_TRUE(at::equal(call_op("lazyplug::own", {base, layout, strides}).toTensor(), base));

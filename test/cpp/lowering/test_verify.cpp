@@ -16,8 +16,7 @@ std::string complaint(const Trace& trace, c10::ArrayRef<Value> roots = {}) {
   return "none";
 }
 
-#define EXPECT_COMPLAINT(complaint, part) \
-  EXPECT_NE((complaint).find(part), std::string::npos) << (complaint)
+#define EXPECT_COMPLAINT(complaint, part) EXPECT_NE((complaint).find(part), std::string::npos) << (complaint)
 
 class Verify : public testing::Test {
  protected:

@@ -1,3 +1,4 @@
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/python_headers.h>
 
 #include <frameobject.h>
@@ -6,7 +7,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "backend/source_location.h"
+#include "backend/python_hooks.h"
 #include "torch_lazyplug/csrc/bindings.h"
 
 namespace lazyplug {
@@ -51,10 +52,36 @@ const char* python_location() {
   return nullptr;
 }
 
+// Leaves the error with its owner and makes it Python's current one.
+void restore_copy(PyObject* type, PyObject* value, PyObject* traceback) {
+  Py_XINCREF(type);
+  Py_XINCREF(value);
+  Py_XINCREF(traceback);
+  PyErr_Restore(type, value, traceback);
+}
+
+void rethrow_copy(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const py::error_already_set& raised) {
+    const py::gil_scoped_acquire gil;
+    restore_copy(raised.type().ptr(), raised.value().ptr(), raised.trace().ptr());
+    throw py::error_already_set();
+  } catch (const python_error& raised) {
+    const py::gil_scoped_acquire gil;
+    restore_copy(raised.type, raised.value, raised.traceback);
+    python_error copy;
+    copy.persist();
+    throw copy;
+  } catch (...) {
+    // Not Python's.
+  }
+}
+
 } // namespace
 
-void install_location_finder() {
-  set_location_finder(&python_location);
+void install_python_hooks() {
+  set_python_hooks({&python_location, &rethrow_copy});
 }
 
 } // namespace lazyplug

@@ -1,0 +1,85 @@
+#include "backend/computation_cache.h"
+
+#include "test/cpp/backend/backend_test.h"
+#include "test/cpp/lowering/programs.h"
+
+namespace lazyplug {
+namespace {
+
+struct Program {
+  Trace trace;
+  Value first;
+  Value second;
+};
+
+Program make_program(double alpha, const Geometry& layout = floats({2})) {
+  Program program;
+  const Value leaf = program.trace.add_device_data(at::Tensor(), layout);
+  program.first = add_add(program.trace, {leaf}, {leaf}, layout, alpha);
+  program.second = add_mul(program.trace, {program.first}, {leaf}, layout);
+  return program;
+}
+
+class ComputationCacheTest : public BackendTest {
+ protected:
+  void SetUp() override {
+    BackendTest::SetUp();
+    computation_cache().clear();
+  }
+  void TearDown() override {
+    computation_cache().set_capacity(config().cache_size.get());
+  }
+};
+
+TEST_F(ComputationCacheTest, HashKnowsRootsAndTheirOrder) {
+  const Program p = make_program(1);
+  const std::vector<Hash128> hashes = {
+      graph_hash(p.trace, {}),
+      graph_hash(p.trace, p.first),
+      graph_hash(p.trace, p.second),
+      graph_hash(p.trace, {p.first, p.second}),
+      graph_hash(p.trace, {p.second, p.first})};
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_NE(hashes[i], hashes[j]) << i << " and " << j;
+    }
+  }
+}
+
+TEST_F(ComputationCacheTest, CompilesAProgramOnceWhateverItsScalars) {
+  const Program one = make_program(1);
+  const Program two = make_program(2);
+  const auto computation = find_or_compile(one.trace, one.second);
+  EXPECT_EQ(find_or_compile(two.trace, two.second), computation);
+  EXPECT_EQ(count("Compile"), 1);
+  EXPECT_EQ(count("CacheMiss"), 1);
+  EXPECT_EQ(count("CacheHit"), 1);
+}
+
+TEST_F(ComputationCacheTest, OtherLayoutsAndRootsAreOtherPrograms) {
+  const Program small = make_program(1);
+  const Program large = make_program(1, floats({3}));
+  const auto computation = find_or_compile(small.trace, small.second);
+  EXPECT_NE(find_or_compile(large.trace, large.second), computation);
+  EXPECT_NE(find_or_compile(small.trace, {small.first, small.second}), computation);
+  EXPECT_EQ(count("Compile"), 3);
+}
+
+TEST_F(ComputationCacheTest, EvictedProgramsAreCompiledAgain) {
+  computation_cache().set_capacity(1);
+  const Program p = make_program(1);
+  find_or_compile(p.trace, p.first);
+  find_or_compile(p.trace, p.second);
+  find_or_compile(p.trace, p.first);
+  EXPECT_EQ(count("Compile"), 3);
+}
+
+TEST_F(ComputationCacheTest, BrokenProgramsAreRefusedAndNotKept) {
+  const Program p = make_program(1);
+  EXPECT_THROW(find_or_compile(p.trace, {p.first, p.first}), c10::Error);
+  EXPECT_EQ(count("Compile"), 0);
+  EXPECT_EQ(computation_cache().size(), 0);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,121 @@
+#include "backend/cut_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace lazyplug {
+namespace {
+
+constexpr int64_t kMin = 300;
+constexpr int64_t kMax = 3000;
+
+std::vector<uint64_t> random_ops(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint64_t> ops(count);
+  for (uint64_t& op : ops) {
+    op = random();
+  }
+  return ops;
+}
+
+void note_all(CutPolicy& policy, const std::vector<uint64_t>& ops) {
+  for (uint64_t op : ops) {
+    policy.note(op);
+  }
+}
+
+bool should_cut(CutPolicy& policy, int64_t nodes) {
+  return policy.should_cut(nodes >= kMin, nodes >= kMax);
+}
+
+// After how many ops a loop over `body` is cut, each time.
+std::vector<int64_t> chunks(CutPolicy& policy, const std::vector<uint64_t>& body, size_t ops) {
+  std::vector<int64_t> sizes;
+  int64_t size = 0;
+  for (size_t i = 0; i < ops; ++i) {
+    policy.note(body[i % body.size()]);
+    if (should_cut(policy, ++size)) {
+      sizes.push_back(size);
+      size = 0;
+    }
+  }
+  return sizes;
+}
+
+class LoopOf : public testing::TestWithParam<size_t> {};
+
+TEST_P(LoopOf, IsCutAfterTheSameWholeNumberOfStepsEachTime) {
+  const auto period = static_cast<int64_t>(GetParam());
+  const int64_t expected = (kMin + period - 1) / period * period;
+  CutPolicy policy;
+  const auto sizes = chunks(policy, random_ops(period, 1), 20 * kMax);
+  ASSERT_GT(sizes.size(), 10);
+  EXPECT_EQ(sizes[0], kMax);
+  for (size_t i = 1; i < sizes.size(); ++i) {
+    EXPECT_EQ(sizes[i], expected) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(CutPolicy, LoopOf, testing::Values(1, 2, 7, 50, 300, 333, 1000, 2999));
+
+TEST(CutPolicy, LoopLongerThanTheMaximumIsCutAtTheSamePlacesInEachStep) {
+  constexpr size_t kPeriod = 5000;
+  CutPolicy policy;
+  const auto sizes = chunks(policy, random_ops(kPeriod, 2), 20 * kPeriod);
+  // 3000, then at 6000 for lack of a known place, from then on at both places of each step.
+  ASSERT_GT(sizes.size(), 20);
+  for (size_t i = 2; i < sizes.size(); ++i) {
+    EXPECT_EQ(sizes[i], i % 2 == 0 ? 2000 : 3000) << i;
+  }
+}
+
+TEST(CutPolicy, StreamWithoutRepetitionIsCutAtTheMaximum) {
+  CutPolicy policy;
+  const auto sizes = chunks(policy, random_ops(10 * kMax, 3), 10 * kMax);
+  EXPECT_EQ(sizes, std::vector<int64_t>(10, kMax));
+}
+
+TEST(CutPolicy, NewLoopAfterAnOldOneFindsItsOwnPlace) {
+  CutPolicy policy;
+  chunks(policy, random_ops(100, 4), 2 * kMax);
+  const auto sizes = chunks(policy, random_ops(400, 5), 5 * kMax);
+  ASSERT_GT(sizes.size(), 2);
+  for (size_t i = 1; i < sizes.size(); ++i) {
+    EXPECT_EQ(sizes[i], 400);
+  }
+}
+
+TEST(CutPolicy, PlaceIsTheLastOpsInTheirOrder) {
+  const auto window = random_ops(CutPolicy::kWindow, 6);
+  auto swapped = window;
+  std::swap(swapped.front(), swapped.back());
+  CutPolicy policy;
+  note_all(policy, random_ops(100, 7));
+  note_all(policy, window);
+  EXPECT_TRUE(should_cut(policy, kMax));
+  note_all(policy, random_ops(57, 8));
+  EXPECT_FALSE(should_cut(policy, kMin));
+  note_all(policy, swapped);
+  EXPECT_FALSE(should_cut(policy, kMin));
+  note_all(policy, window);
+  EXPECT_TRUE(should_cut(policy, kMin));
+  EXPECT_FALSE(should_cut(policy, kMin - 1)) << "too short";
+}
+
+TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
+  CutPolicy policy;
+  const auto first = random_ops(CutPolicy::kWindow, 9);
+  note_all(policy, first);
+  EXPECT_TRUE(should_cut(policy, kMax));
+  for (uint64_t op : random_ops(5000, 10)) {
+    policy.note(op);
+    EXPECT_TRUE(should_cut(policy, kMax));
+  }
+  note_all(policy, first);
+  EXPECT_FALSE(should_cut(policy, kMin)) << "forgotten";
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,59 @@
+"""python -m fuzz: see --help."""
+
+import argparse
+import os
+import sys
+import time
+import warnings
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(prog="fuzz", description="Random programs, on the lazy device and on the CPU.")
+    parser.add_argument("-n", type=int, default=10000, help="how many programs")
+    parser.add_argument("--seed", type=int, default=1, help="of the first program")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes")
+    parser.add_argument("--blocking", action="store_true", help="run each op when it is recorded")
+    parser.add_argument("--device", default="lazy", help="compared with the CPU; `cpu` tests the fuzzer")
+    parser.add_argument("--timeout", type=float, default=20, help="seconds for one program")
+    parser.add_argument("--shrink", type=int, default=1, help="how many failures of a kind to make small")
+    parser.add_argument("--save", default="build/fuzz", help="where scripts of failures go")
+    parser.add_argument("--show", action="store_true", help="print the program of --seed, and run nothing")
+    return parser.parse_args()
+
+
+def _shrink_all(driver, arguments):
+    from .driver import choose, save, shrink
+    from .emit import text
+
+    for failure in choose(driver.failures, arguments.shrink):
+        program, smallest = shrink(failure, arguments.device, arguments.blocking)
+        note = "" if smallest else " (only after other programs)"
+        save(arguments.save, program, smallest or failure)
+        print(f"\n---- seed {failure['seed']}: {failure['kind']}{note}: {(smallest or failure)['detail'][:400]}")
+        print(text(program) if smallest else failure["code"], flush=True)
+
+
+def main():
+    arguments = _arguments()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
+    warnings.simplefilter("ignore")
+    from .driver import Driver
+    from .emit import text
+    from .generate import generate
+
+    if arguments.show:
+        print(text(generate(arguments.seed)))
+        return 0
+    start = time.monotonic()
+    last = arguments.seed + arguments.n
+    driver = Driver(arguments.seed, last, arguments.device, arguments.blocking, arguments.jobs, arguments.timeout)
+    failures = driver.run()
+    seconds = time.monotonic() - start
+    print(f"{arguments.n} programs in {seconds:.0f} s ({arguments.n / seconds:.0f}/s): {len(failures)} failed", flush=True)
+    _shrink_all(driver, arguments)
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""The ops that programs are made of: tables of names and templates."""
+
+UNARY = """abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
+atanh sigmoid erf erfc floor ceil round trunc frac sign sgn reciprocal square logical_not bitwise_not conj_physical
+digamma lgamma i0 sinc deg2rad logit nan_to_num""".split()
+UNARY_WITHOUT_IN_PLACE = "isnan isinf isfinite positive angle relu signbit isneginf isposinf".split()
+
+BINARY = """add sub mul div floor_divide remainder fmod pow atan2 hypot copysign nextafter eq ne lt le gt ge logical_and
+logical_or logical_xor bitwise_and bitwise_or bitwise_xor ldexp xlogy heaviside gcd lcm float_power""".split()
+BINARY_WITHOUT_IN_PLACE = "maximum minimum fmax fmin logaddexp rsub".split()
+COMMON_BINARY = "add sub mul div eq gt lt logical_and".split()
+OPERATORS = "+ - * / // % & | ^ < <= == != > >=".split()
+
+TERNARY = [
+    "torch.addcmul({0}, {1}, {2}, value={3})",
+    "torch.addcdiv({0}, {1}, {2}, value={3})",
+    "torch.lerp({0}, {1}, {2})",
+    "torch.lerp({0}, {1}, {3})",
+    "torch.clamp({0}, {1}, {2})",
+    "torch.clamp({0}, {3}, 2)",
+    "torch.clamp({0}, max={1})",
+    "torch.where({0} > {3}, {1}, {2})",
+    "torch.where({0} != 0, {1}, {3})",
+    "{0}.masked_fill({1} > 0, {3})",
+]
+TERNARY_IN_PLACE = [
+    "{0}.addcmul_({1}, {2}, value={3})",
+    "{0}.addcdiv_({1}, {2}, value={3})",
+    "{0}.lerp_({1}, {3})",
+    "{0}.clamp_({3}, 2)",
+    "{0}.clamp_(min={1})",
+    "{0}.masked_fill_({1} > 0, {3})",
+]
+
+# {0} tensor, {1} dimension, {2} keepdim
+REDUCTIONS = """sum prod mean amax amin any all std var nansum logsumexp argmax argmin count_nonzero norm""".split()
+FULL_REDUCTIONS = """sum prod mean max min amax amin any all std var median nansum argmax argmin count_nonzero norm
+nanmedian""".split()
+PAIR_REDUCTIONS = "max min median mode sort cummax cummin nanmedian".split()
+SCANS = "cumsum cumprod logcumsumexp softmax log_softmax".split()
+WITH_KEEPDIM = set(REDUCTIONS) - {"count_nonzero", "norm"} | {"max", "min", "median", "mode", "nanmedian"}
+
+# One tensor in, a new one out.
+RESHUFFLES = [
+    "torch.flip({0}, [{1}])",
+    "torch.roll({0}, {3}, {1})",
+    "torch.roll({0}, {3})",
+    "torch.tril({0}, {3})",
+    "torch.triu({0}, {3})",
+    "{0}.repeat_interleave(2, dim={1})",
+    "torch.diag_embed({0}, {3})",
+    "torch.rot90({0})",
+    "F.pad({0}, (1, {3}), value=1)",
+    "torch.diff({0}, dim={1})",
+    "torch.tile({0}, (2,))",
+    "{0}.repeat(2, 1, 1)",
+    "torch.renorm({0}, 2, {1}, 1.0)",
+    "F.layer_norm({0}, {0}.shape[-1:])",
+    "F.gelu({0})",
+    "F.softplus({0})",
+    "F.leaky_relu({0}, 0.5)",
+    "F.one_hot({0} == 1)",
+    "torch.nonzero({0})",
+    "torch.unique({0})",
+    "torch.trapezoid({0})",
+    "torch.argsort({0}, dim={1}, stable=True)",
+    "torch.bincount({0}.flatten())",
+    "torch.histc({0}, 4)",
+    "torch.polar({0}, {0})",
+    "torch.complex({0}, {0})",
+    "torch.block_diag({0}, {0})",
+    "torch.nan_to_num({0}, 1.0)",
+    "torch.std_mean({0})[1]",
+    "torch.aminmax({0}).max",
+    "torch.linalg.vector_norm({0})",
+    "torch.vander({0})",
+    "torch.trace({0})",
+    "torch.frexp({0}).mantissa",
+]
+
+PRODUCTS = [
+    "torch.matmul({0}, {1})",
+    "torch.matmul({0}, {0}.mT)",
+    "torch.mm({0}, {0}.t())",
+    "torch.bmm({0}, {1}.transpose(1, 2))",
+    "torch.dot({0}, {1})",
+    "torch.outer({0}, {1})",
+    "torch.mv({0}, {1})",
+    "torch.kron({0}, {1})",
+    "torch.einsum('...i,...i->...', {0}, {1})",
+    "torch.tensordot({0}, {1}, dims=1)",
+    "torch.addmm({0}, {1}, {1}.t())",
+    "torch.addmm({0}, {0}, {0}, alpha=2, beta=0.5)",
+    "F.linear({0}, {1})",
+    "torch.cdist({0}, {1})",
+    "torch.cross({0}, {1}, dim=-1)",
+    "torch.baddbmm({0}, {0}, {1})",
+]
+
+JOINS = [
+    "torch.cat([{0}, {1}], {2})",
+    "torch.cat([{0}, {0}, {1}], dim=-1)",
+    "torch.stack([{0}, {1}], {2})",
+    "torch.hstack([{0}, {1}])",
+    "torch.vstack([{0}, {1}])",
+    "torch.dstack([{0}, {0}])",
+]
+
+COPIES = [
+    "{0}.clone()",
+    "{0}.clone(memory_format=torch.contiguous_format)",
+    "{0}.contiguous()",
+    "{0}.to({1})",
+    "{0}.to({1}, copy=True)",
+    "{0}.double()",
+    "{0}.type_as({2})",
+    "torch.zeros_like({0})",
+    "torch.ones_like({0}, dtype={1})",
+    "torch.full_like({0}, 2)",
+    "{0}.new_zeros({3})",
+    "{0}.new_full({3}, 1)",
+    "{0}.resolve_conj()",
+    "{0}.resolve_neg()",
+    "torch.empty_like({0}).copy_({2})",
+    "{0}.to(device, copy=True)",
+    "torch.Tensor.to({0}, device, {1}, copy=True)",
+    "torch.empty({3}, dtype={1}, device=device).fill_(1)",
+]
+
+# Into another device and back; copies on the CPU too, where .cpu() would be the tensor itself.
+TO_HOST = ["{0}.to('cpu', copy=True)", "{0}.to('cpu', {1}, copy=True)", "{0}.detach().to('cpu', copy=True)"]
+
+READS = [
+    "{0}.tolist()",
+    "{0}.sum().item()",
+    "repr({0})",
+    "bool(({0} != 0).any())",
+    "torch.equal({0}, {1})",
+    "torch.allclose({0}, {1})",
+    "len({0})",
+    "{0}.max().item()",
+    "list({0}.nonzero().shape)",
+    "float({0}.flatten()[0])",
+    "int({0}.argmax())",
+    "{0}.cpu().tolist()",
+    "{0}.is_contiguous()",
+    "{0}.shape",
+]
+CONDITIONS = ["{0}.sum().item() > 0", "bool(({0} > 0).any())", "{0}.flatten()[0].item() != 0", "len({0}) > 1"]
+NOT = "not ({})"
+
+# Dtypes with their weights, and numbers that are exact in all of them.
+DTYPES = {
+    "float32": 12,
+    "int64": 5,
+    "float64": 3,
+    "bool": 3,
+    "int32": 2,
+    "complex64": 2,
+    "uint8": 1,
+    "int8": 1,
+    "int16": 1,
+    "float16": 1,
+    "bfloat16": 1,
+    "complex128": 1,
+}
+INTEGERS = [-3, -2, -1, 0, 1, 1, 2, 3, 4]
+HALVES = [-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
+SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0]
+SCALARS = [0, 1, 2, 3, -1, -2, 0.5, 2.0, -1.5, 1.0, True]

@@ -1,0 +1,158 @@
+"""Spreads seeds over worker processes, outlives their crashes and hangs, and shrinks what failed."""
+
+import contextlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+
+from . import emit, worker
+from .generate import generate
+from .shrink import Shrinker
+
+# Forked from this process, which has not touched the device: everything is imported already.
+_processes = multiprocessing.get_context("fork")
+
+
+def cause_of_death(process, stderr=None):
+    process.join(timeout=5)
+    code = process.exitcode
+    name = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
+    last = pathlib.Path(stderr).read_text(errors="replace").strip()[-400:] if stderr else ""
+    return f"{name} {' '.join(last.split())}".strip()
+
+
+class Worker:
+    def __init__(self, driver):
+        self.stderr = tempfile.NamedTemporaryFile(prefix="fuzz", delete=False).name
+        self.shared = worker.Shared(_processes)
+        self.connection, theirs = _processes.Pipe()
+        args = (self.shared, driver.counter, driver.last, driver.device, driver.blocking, theirs, self.stderr)
+        self.process = _processes.Process(target=worker.serve, args=args, daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def stuck(self, timeout):
+        return self.shared.seed.value >= 0 and time.monotonic() - self.shared.since.value > timeout
+
+    def end(self):
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+        pathlib.Path(self.stderr).unlink(missing_ok=True)
+
+
+class Driver:
+    """Runs the seeds from `first` up to `last`; `failures` has one dictionary for each that failed."""
+
+    def __init__(self, first, last, device="lazy", blocking=False, jobs=1, timeout=20.0):
+        self.first, self.last, self.device, self.blocking, self.timeout = first, last, device, blocking, timeout
+        self.counter = _processes.Value("q", first)
+        self.failures, self.finished = [], 0
+        self.start = self.told = time.monotonic()
+        self.workers = [Worker(self) for _ in range(jobs)]
+
+    def run(self):
+        while self.workers:
+            ready = multiprocessing.connection.wait([w.connection for w in self.workers], timeout=0.5)
+            for each in list(self.workers):
+                if each.connection in ready:
+                    self._receive(each)
+                elif each.stuck(self.timeout):
+                    self._bury(each, "timeout", f"more than {self.timeout} s")
+            self._report()
+        return self.failures
+
+    def _receive(self, each):
+        try:
+            failure = each.connection.recv()
+        except (EOFError, OSError):
+            return self._bury(each, "crash", cause_of_death(each.process, each.stderr))
+        if failure is None:
+            return self._remove(each)
+        self.failures.append(failure)
+
+    def _bury(self, each, kind, detail):
+        self.failures.append({"seed": each.shared.seed.value, "kind": kind, "detail": detail, "code": ""})
+        self._remove(each)
+        self.workers.append(Worker(self))
+
+    def _remove(self, each):
+        self.finished += each.shared.done.value
+        self.workers.remove(each)
+        each.end()
+
+    def done(self):
+        return self.finished + sum(w.shared.done.value for w in self.workers)
+
+    def _report(self):
+        now = time.monotonic()
+        if now - self.told > 10:
+            self.told = now
+            rate = self.done() / (now - self.start)
+            print(f"{self.done()} programs, {len(self.failures)} failures, {rate:.0f}/s", file=sys.stderr, flush=True)
+
+
+# Shrinking -----------------------------------------------------------------------------------------------------------
+
+
+class Judge:
+    """Runs one program in a fresh process."""
+
+    def __init__(self, device, blocking, timeout=20.0):
+        self.device, self.blocking, self.timeout = device, blocking, timeout
+
+    def __call__(self, program):
+        ours, theirs = _processes.Pipe()
+        process = _processes.Process(target=worker.verdict, args=(theirs, program, self.device, self.blocking))
+        process.start()
+        theirs.close()
+        failure = self._receive(ours, process, program.seed)
+        process.kill()
+        process.join()
+        return failure
+
+    def _receive(self, connection, process, seed):
+        if not connection.poll(self.timeout):
+            return {"seed": seed, "kind": "timeout", "detail": "", "code": ""}
+        with contextlib.suppress(EOFError, OSError):
+            return connection.recv()
+        return {"seed": seed, "kind": "crash", "detail": cause_of_death(process), "code": ""}
+
+
+def shrink(failure, device, blocking):
+    """Returns the smallest program found and its failure, or None if the seed alone does not fail."""
+    judge, program = Judge(device, blocking), generate(failure["seed"])
+    if judge(program) is None:
+        return program, None
+
+    def fails(candidate):
+        result = judge(candidate)
+        return result is not None and result["kind"] == failure["kind"]
+
+    program = Shrinker(fails).shrink(program)
+    return program, judge(program)
+
+
+def group_key(failure):
+    return failure["kind"], failure["code"]
+
+
+def choose(failures, each):
+    """The first few of each group, crashes first."""
+    groups = {}
+    for failure in sorted(failures, key=lambda f: (f["kind"] not in ("crash", "timeout"), f["seed"])):
+        groups.setdefault(group_key(failure), []).append(failure)
+    return [failure for group in groups.values() for failure in group[:each]]
+
+
+def save(directory, program, failure):
+    path = pathlib.Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"seed-{failure['seed']}.py").write_text(emit.script(program, f"{failure['kind']}: {failure['detail']}"))
+    with open(path / "failures.jsonl", "a") as file:
+        print(json.dumps(failure), file=file)

@@ -1,0 +1,220 @@
+"""Runs a program on the CPU and on the device, statement by statement, and compares."""
+
+import contextlib
+import functools
+import re
+
+import torch
+
+from .compare import Mismatch, check_metadata, check_observed, check_sharing, check_tensor
+from .program import Ref, map_arguments, references
+
+
+@functools.lru_cache(None)
+def compiled(code):
+    """The code as a function of the device and the arguments."""
+    count = max((int(n) + 1 for n in re.findall(r"{(\d+)}", code)), default=0)
+    names = [f"_{i}" for i in range(count)]
+    text = code.format(*names)
+    try:
+        compile(text, code, "eval")
+        text = f"return {text}"
+    except SyntaxError:
+        pass  # a statement
+    scope = {"torch": torch, "F": torch.nn.functional}
+    exec(f"def function({', '.join(['device', *names])}):\n    {text}", scope)
+    return scope["function"]
+
+
+class Machine:
+    """A device and the variables that live there."""
+
+    def __init__(self, device):
+        self.device, self.variables = device, {}
+
+    def call(self, statement):
+        args = map_arguments(self._resolve, statement.args)
+        return compiled(statement.code)(self.device, *args)
+
+    def attempt(self, statement):
+        """Returns the value, or the error."""
+        try:
+            return self.call(statement), None
+        except Exception as error:  # noqa: BLE001  (any kind: its kind is what is compared)
+            return None, error.with_traceback(None)
+
+    def has(self, names):
+        return all(name in self.variables for name in names)
+
+    def assign(self, names, value):
+        values = [value] if isinstance(value, torch.Tensor) else value
+        for name, tensor in zip(names, values, strict=False):
+            self.variables[name] = tensor
+
+    def drop(self, names):
+        for name in names:
+            self.variables.pop(name, None)
+
+    def aliases(self, names):
+        """The variables that share memory with those named."""
+        targets = [self.variables[name] for name in names if name in self.variables]
+        return [n for n, t in self.variables.items() if any(torch._C._is_alias_of(t, x) for x in targets)]
+
+    def _resolve(self, leaf):
+        return self.variables[leaf.name] if isinstance(leaf, Ref) else leaf
+
+
+class Suspect:
+    """A statement that raised on the CPU and not on the device, which may do so when its results are read."""
+
+    def __init__(self, statement, error, tensors):
+        self.statement, self.error, self.tensors = statement, error, tensors
+
+    def check(self):
+        for tensor in self.tensors:
+            try:
+                tensor.detach().cpu()
+            except Exception as error:  # noqa: BLE001
+                return check_error(self.error, error, self.statement)
+        raise Mismatch("no error", f"nothing raised {_told(self.error)}", self.statement)
+
+
+def _told(error):
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def check_error(expected, actual, statement):
+    if type(expected) is not type(actual):
+        raise Mismatch("error type", f"raised {_told(actual)}, on the CPU {_told(expected)}", statement)
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []
+
+
+class Comparison:
+    """One run of one program on both sides."""
+
+    def __init__(self, program, device="lazy", blocking=False):
+        self.program, self.blocking = program, blocking
+        self.cpu, self.other = Machine("cpu"), Machine(device)
+        self.suspects = []
+
+    def run(self):
+        self._run_all(self.program.statements)
+        self._check_suspects()
+        self._compare_variables()
+
+    def _run_all(self, statements):
+        for statement in statements:
+            try:
+                self._run(statement)
+            except Mismatch as mismatch:
+                mismatch.statement = mismatch.statement or statement
+                raise
+
+    def _run(self, statement):
+        if not self.cpu.has(references(statement.args)):
+            return
+        if statement.kind == "call":
+            self._run_call(statement)
+        elif statement.kind == "if":
+            self._run_if(statement)
+        elif statement.kind == "for":
+            for _ in range(statement.args[0]):
+                self._run_all(statement.body)
+        else:
+            with torch.no_grad():
+                self._run_all(statement.body)
+
+    def _run_if(self, statement):
+        taken = self._run_call(statement)
+        if taken:
+            self._run_all(statement.body)
+
+    def _run_call(self, statement):
+        if "wait=True" in statement.code:
+            self._check_suspects()
+        expected, expected_error = self.cpu.attempt(statement)
+        actual, actual_error = self.other.attempt(statement)
+        if expected_error is not None:
+            return self._after_error(statement, expected_error, actual, actual_error)
+        if actual_error is not None:
+            raise Mismatch("raises", _told(actual_error), statement)
+        self._after_success(statement, expected, actual)
+        return expected
+
+    def _after_success(self, statement, expected, actual):
+        if isinstance(expected, torch.Tensor) or statement.results:
+            self.cpu.assign(statement.results, expected)
+            self.other.assign(statement.results, actual)
+        elif not statement.writes:
+            check_observed(expected, actual)
+        for name in (*statement.results, *statement.writes):
+            if name in self.cpu.variables:
+                check_metadata(name, self.cpu.variables[name], self.other.variables[name])
+        self._check_identity(statement, expected, actual)
+
+    def _check_identity(self, statement, expected, actual):
+        if statement.writes and isinstance(expected, torch.Tensor):
+            target = statement.writes[0]
+            same = expected is self.cpu.variables.get(target)
+            if same != (actual is self.other.variables.get(target)):
+                raise Mismatch("identity", f"returns {target} itself on one side only", statement)
+
+    def _after_error(self, statement, expected_error, actual, actual_error):
+        if actual_error is not None:
+            check_error(expected_error, actual_error, statement)
+        else:
+            self._suspect(statement, expected_error, actual)
+        if actual_error is None or statement.fragile:
+            names = self.cpu.aliases(statement.writes)
+            self.cpu.drop(names)
+            self.other.drop(names)
+
+    def _suspect(self, statement, error, actual):
+        if self.blocking:
+            raise Mismatch("no error", f"not raised in blocking mode: {_told(error)}", statement)
+        targets = [self.other.variables[name] for name in statement.writes if name in self.other.variables]
+        self.suspects.append(Suspect(statement, error, tensors_in(actual) + targets))
+        if not self.program.read_errors_late:
+            self._check_suspects()
+
+    def _check_suspects(self):
+        suspects, self.suspects = self.suspects, []
+        for suspect in suspects:
+            suspect.check()
+
+    def _compare_variables(self):
+        for name, tensor in self.cpu.variables.items():
+            check_metadata(name, tensor, self.other.variables[name])
+        check_sharing(self.cpu.variables, self.other.variables)
+        for name, tensor in self.cpu.variables.items():
+            try:
+                check_tensor(name, tensor, self.other.variables[name])
+            except Mismatch:
+                raise
+            except Exception as error:  # noqa: BLE001
+                raise Mismatch("raises", f"reading {name}: {_told(error)}") from None
+
+
+def run(program, device="lazy", blocking=False):
+    """The mismatch of a program, or None. Whatever it has left pending is finished, so that it hurts no other."""
+    try:
+        for _ in range(program.runs):
+            Comparison(program, device, blocking).run()
+    except Mismatch as mismatch:
+        return mismatch
+    finally:
+        finish_pending(device)
+    return None
+
+
+def finish_pending(device):
+    if device.startswith("lazy"):
+        import torch_lazyplug
+
+        with contextlib.suppress(Exception):
+            torch_lazyplug.mark_step(wait=True)

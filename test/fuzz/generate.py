@@ -1,0 +1,553 @@
+"""Makes a program from a seed. Each statement is tried on the CPU first, so that most of them mean something."""
+
+import random
+
+import torch
+
+from . import catalog, views
+from .execute import Machine
+from .program import Index, Program, Ref, Statement
+
+KEEP_ERRORS = 0.12
+MAX_NUMEL = 400
+DTYPES = {getattr(torch, name): weight for name, weight in catalog.DTYPES.items()}
+
+
+class Generator:
+    def __init__(self, seed):
+        self.rng, self.machine = random.Random(seed), Machine("cpu")
+        self.blocks = [[]]  # the statements of the open blocks, the innermost last
+        self.host = set()  # variables that are on the CPU on both sides
+        self.created = 0
+        rng = self.rng
+        self.shapes = [self._draw_shape() for _ in range(2)]
+        self.dtypes = rng.choices(list(DTYPES), DTYPES.values(), k=2)
+        self.uses_autograd = rng.random() < 0.2
+
+    # ---- drawing ----
+
+    def _draw_shape(self):
+        dims = self.rng.choices(range(5), [1, 3, 5, 3, 0.5])[0]
+        return tuple(self.rng.choices([0, 1, 2, 3, 4, 5], [0.4, 1.5, 3, 3, 1.5, 0.7], k=dims))
+
+    def shape(self):
+        if self.rng.random() < 0.15:
+            return self._draw_shape()
+        return views.broadcast_shape(self.rng, self.rng.choice(self.shapes))
+
+    def dtype(self):
+        if self.rng.random() < 0.6:
+            return self.rng.choice(self.dtypes)
+        return self.rng.choices(list(DTYPES), DTYPES.values())[0]
+
+    def scalar(self):
+        return self.rng.choice(catalog.SCALARS)
+
+    def value(self, name):
+        return self.machine.variables[name]
+
+    def names(self, suits=lambda tensor: True):
+        """Variables on the device; the younger, the likelier."""
+        return [n for n, t in self.machine.variables.items() if n not in self.host and suits(t)]
+
+    def tensor(self, suits=lambda tensor: True):
+        names = self.names(suits)
+        if not names:
+            return None
+        place = min(self.rng.random(), self.rng.random())
+        return names[-1 - int(place * len(names))]
+
+    def like(self, name):
+        """An operand that fits `name` more often than not."""
+        shape = self.value(name).shape
+        return self.tensor(lambda t: t.shape == shape) if self.rng.random() < 0.5 else self.tensor()
+
+    def operand(self, name):
+        chance = self.rng.random()
+        if chance < 0.25:
+            return self.scalar()
+        if chance < 0.32 and (scalars := [n for n in self.host if n in self.machine.variables and self.value(n).dim() == 0]):
+            return Ref(self.rng.choice(sorted(scalars)))
+        return Ref(self.like(name) or name)
+
+    def fresh(self):
+        self.created += 1
+        return f"t{self.created}"
+
+    # ---- statements ----
+
+    def add(self, code, *args, results=0, writes=(), fragile=False, host=False):
+        """Appends the statement unless it raises, or, seldom, although it does. Tells whether it did."""
+        names = tuple(self.fresh() for _ in range(results))
+        statement = Statement(code, args, names, tuple(writes), fragile)
+        value, error = self.machine.attempt(statement)
+        if error is not None:
+            return self._after_error(statement)
+        if isinstance(value, torch.Tensor) and (value.numel() > MAX_NUMEL or value.dim() > 5):
+            return False
+        self.blocks[-1].append(statement)
+        if names:
+            self.machine.assign(names, value)
+        if host:
+            self.host.update(names)
+        self._tame(statement)
+        return True
+
+    def _after_error(self, statement):
+        if self.rng.random() > KEEP_ERRORS:
+            return False
+        self.blocks[-1].append(statement)
+        self.machine.drop(self.machine.aliases(statement.writes))
+        return True
+
+    def _tame(self, statement):
+        """Numbers that have become large would only show who overflows how."""
+        for name in (*statement.results, *statement.writes):
+            if name in self.machine.variables and _is_wild(self.value(name)):
+                self._make_small(name)
+
+    def _make_small(self, name):
+        tensor = self.value(name)
+        code = "{0}.remainder_(5)" if not tensor.is_floating_point() else "{0}.nan_to_num_(1.0).clamp_(-4, 4)"
+        if tensor.is_complex():
+            code = "{0}.zero_()"
+        if name in self.host or not self.add(f"{code[:3]}.detach(){code[3:]}", Ref(name), writes=(name,)):
+            self.delete(name)
+
+    def delete(self, name):
+        self.blocks[-1].append(Statement("del {0}", (Ref(name),)))
+        self.machine.drop([name])
+        self.host.discard(name)
+
+    def block(self, kind, code="", args=(), length=3):
+        self.blocks.append([])
+        for _ in range(self.rng.randint(1, length)):
+            self.step(nested=True)
+        body = tuple(self.blocks.pop())
+        if body:
+            self.blocks[-1].append(Statement(code, args, kind=kind, body=body))
+
+    # ---- families ----
+
+    def leaf(self):
+        shape, dtype = self.shape(), self.dtype()
+        data = [self._element(dtype) for _ in range(views.numel(shape))]
+        ok = self.add("torch.tensor({0}, dtype={1}).reshape({2}).to(device)", data, dtype, shape, results=1)
+        name = f"t{self.created}"
+        if ok and self.uses_autograd and dtype.is_floating_point and self.rng.random() < 0.5:
+            self.add("{0}.requires_grad_()", Ref(name))
+
+    def _element(self, dtype):
+        rng = self.rng
+        if dtype.is_complex:
+            return complex(rng.choice(catalog.INTEGERS), rng.choice(catalog.INTEGERS))
+        if dtype.is_floating_point:
+            return rng.choice(catalog.SPECIAL) if rng.random() < 0.02 else rng.choice(catalog.HALVES)
+        if dtype is torch.bool:
+            return rng.random() < 0.5
+        return abs(rng.choice(catalog.INTEGERS)) if dtype is torch.uint8 else rng.choice(catalog.INTEGERS)
+
+    def factory(self):
+        codes = [
+            "torch.zeros({0}, dtype={1}, device=device)",
+            "torch.ones({0}, dtype={1}, device=device)",
+            "torch.full({0}, {2}, device=device)",
+            "torch.arange({3}, dtype={1}, device=device)",
+            "torch.eye({3}, dtype={1}, device=device)",
+            "torch.linspace(0, 1, {3}, device=device)",
+            "torch.scalar_tensor({2}, device=device)",
+            "torch.tensor({2}, device=device)",
+            "torch.empty_strided((2, 3), (1, 2), dtype={1}, device=device).zero_()",
+            "torch.tril_indices({3}, 3, device=device)",
+        ]
+        args = (self.shape(), self.dtype(), self.scalar(), self.rng.randint(0, 6))
+        self.add(self.rng.choice(codes), *args, results=1)
+
+    def host_scalar(self):
+        dtype = self.dtype()
+        self.add("torch.tensor({0}, dtype={1})", self._element(dtype), dtype, results=1, host=True)
+
+    def view(self):
+        name = self.tensor()
+        code, args = views.draw_view(self.rng, self.value(name))
+        self.add(code, Ref(name), *args, results=1)
+
+    def several_views(self):
+        name = self.tensor(lambda t: t.dim() > 0)
+        if name:
+            code = self.rng.choice(["{0}.unbind({1})", "{0}.chunk(2, {1})", "{0}.split(1, {1})", "{0}.tensor_split(2, {1})"])
+            self.add(code, Ref(name), views.draw_dim(self.rng, self.value(name)), results=2)
+
+    def unary(self):
+        name, form = self.tensor(), self.rng.random()
+        if form < 0.4:
+            op = self.rng.choice(catalog.UNARY + catalog.UNARY_WITHOUT_IN_PLACE)
+            self.add(f"torch.{op}({{0}})", Ref(name), results=1)
+        elif form < 0.8:
+            self.add(f"{{0}}.{self.rng.choice(catalog.UNARY)}_()", Ref(name), writes=(name,))
+        else:
+            self._with_out(f"torch.{self.rng.choice(catalog.UNARY)}({{0}}, out={{1}})", Ref(name))
+
+    def _with_out(self, code, *args):
+        """`out=` is the last argument: a variable that may fit, or have to grow, or be wrong."""
+        first = next((a.name for a in args if isinstance(a, Ref)), None)
+        out = self.like(first) if self.rng.random() < 0.8 else self.tensor(lambda t: t.numel() == 0)
+        if out:
+            self.add(code, *args, Ref(out), writes=(out,), fragile=True)
+
+    def binary(self):
+        names = catalog.COMMON_BINARY if self.rng.random() < 0.5 else catalog.BINARY
+        name, form, op = self.tensor(), self.rng.random(), self.rng.choice(names)
+        other = self.operand(name)
+        if form < 0.25:
+            self._operator(name, other)
+        elif form < 0.4:
+            op = self.rng.choice(catalog.BINARY_WITHOUT_IN_PLACE) if self.rng.random() < 0.3 else op
+            self.add(f"torch.{op}({{0}}, {{1}})", Ref(name), other, results=1)
+        elif form < 0.85:
+            alpha = ", alpha={2}" if op in ("add", "sub") and self.rng.random() < 0.3 else ""
+            self.add(f"{{0}}.{op}_({{1}}{alpha})", Ref(name), other, self.scalar(), writes=(name,))
+        else:
+            self._with_out(f"torch.{op}({{0}}, {{1}}, out={{2}})", Ref(name), other)
+
+    def _operator(self, name, other):
+        operator = self.rng.choice(catalog.OPERATORS)
+        code = f"{{1}} {operator} {{0}}" if self.rng.random() < 0.2 else f"{{0}} {operator} {{1}}"
+        self.add(code, Ref(name), other, results=1)
+
+    def ternary(self):
+        name = self.tensor()
+        args = (Ref(name), Ref(self.like(name) or name), Ref(self.like(name) or name), self.scalar())
+        if self.rng.random() < 0.5:
+            self.add(self.rng.choice(catalog.TERNARY), *args, results=1)
+        else:
+            self.add(self.rng.choice(catalog.TERNARY_IN_PLACE), *args, writes=(name,))
+
+    def reduction(self):
+        name, form = self.tensor(), self.rng.random()
+        dim, keep = views.draw_dim(self.rng, self.value(name)), self.rng.random() < 0.4
+        if form < 0.3:
+            self.add(f"torch.{self.rng.choice(catalog.FULL_REDUCTIONS)}({{0}})", Ref(name), results=1)
+        elif form < 0.6:
+            self._reduce(self.rng.choice(catalog.REDUCTIONS), name, dim, keep, results=1)
+        elif form < 0.75:
+            self._reduce(self.rng.choice(catalog.PAIR_REDUCTIONS), name, dim, keep, results=2)
+        elif form < 0.9:
+            self.add(f"torch.{self.rng.choice(catalog.SCANS)}({{0}}, {{1}})", Ref(name), dim, results=1)
+        else:
+            op = self.rng.choice(["sum", "cumsum", "prod", "amax", "any", "argmax", "mean", "cumprod"])
+            self._with_out(f"torch.{op}({{0}}, {{1}}, out={{2}})", Ref(name), dim)
+
+    def _reduce(self, op, name, dim, keep, results):
+        rest = ", {2}" if op in catalog.WITH_KEEPDIM else ""
+        if op in ("sum", "prod", "mean", "nansum") and self.rng.random() < 0.2:
+            rest += ", dtype={3}"
+        where = "dim={1}" if op in ("std", "var", "norm") else "{1}"
+        rest = rest.replace(", {2}", ", keepdim={2}")
+        self.add(f"torch.{op}({{0}}, {where}{rest})", Ref(name), dim, keep, torch.float64, results=results)
+
+    def reshuffle(self):
+        name = self.tensor()
+        dim = views.draw_dim(self.rng, self.value(name))
+        args = (Ref(name), dim, None, self.rng.randint(-1, 2))
+        self.add(self.rng.choice(catalog.RESHUFFLES), *args, results=1)
+
+    def product(self):
+        name = self.tensor(lambda t: t.dim() > 0)
+        if name:
+            self.add(self.rng.choice(catalog.PRODUCTS), Ref(name), Ref(self.like(name)), results=1)
+
+    def join(self):
+        name = self.tensor()
+        args = (Ref(name), Ref(self.like(name) or name), views.draw_dim(self.rng, self.value(name)))
+        if self.rng.random() < 0.8:
+            self.add(self.rng.choice(catalog.JOINS), *args, results=1)
+        else:
+            self._with_out("torch.cat([{0}, {1}], {2}, out={3})", *args)
+
+    def copy(self):
+        name = self.tensor()
+        dtype = self.dtype()
+        if _is_castable(self.value(name), dtype):
+            code = self.rng.choice(catalog.COPIES)
+            self.add(code, Ref(name), dtype, Ref(self.like(name) or name), self.shape(), results=1)
+
+    def copy_into(self):
+        target = self.tensor()
+        source = self.like(target) or target
+        if _is_castable(self.value(source), self.value(target).dtype):
+            code = self.rng.choice(["{0}.copy_({1})", "{0}.copy_({1})", "{0}.data.copy_({1})", "{0}.detach().copy_({1})"])
+            self.add(code, Ref(target), Ref(source), writes=(target,))
+
+    def fill(self):
+        target = self.tensor()
+        code = self.rng.choice(["{0}.fill_({1})", "{0}.zero_()", "{0}.fill_(True)", "{0}.detach().fill_({1})"])
+        self.add(code, Ref(target), self._scalar_for(target), writes=(target,))
+
+    def _scalar_for(self, name):
+        return self.scalar() if self.value(name).dtype is not torch.uint8 else 3
+
+    def across(self):
+        """To the CPU, and from there."""
+        there = [n for n in self.host if n in self.machine.variables]
+        if not there or self.rng.random() < 0.5:
+            name, dtype = self.tensor(), self.dtype()
+            if _is_castable(self.value(name), dtype):
+                self.add(self.rng.choice(catalog.TO_HOST), Ref(name), dtype, results=1, host=True)
+            return
+        source, target = self.rng.choice(sorted(there)), self.tensor()
+        if not _is_castable(self.value(source), self.value(target).dtype):
+            return
+        if self.rng.random() < 0.5:
+            self.add("{0}.to(device, copy=True)", Ref(source), results=1)
+        else:
+            self.add(self.rng.choice(["{0}.copy_({1})", "{0}[...] = {1}"]), Ref(target), Ref(source), writes=(target,))
+
+    # ---- indexing ----
+
+    def _index_tensor(self, size, host=False):
+        length = self.rng.randint(0, 3)
+        data = [self.rng.randrange(-size, size) if size else 0 for _ in range(length)]
+        if self.rng.random() < 0.02:
+            data.append(size + 1)
+        device = "" if host else ", device=device"
+        if self.add(f"torch.tensor({{0}}, dtype=torch.int64{device})", data, results=1, host=host):
+            return Ref(f"t{self.created}")
+        return None
+
+    def _mask(self, name):
+        if self.add("{0} > 0", Ref(name), results=1):
+            return Ref(f"t{self.created}")
+        return None
+
+    def _advanced_index(self, name):
+        tensor = self.value(name)
+        if self.rng.random() < 0.25:
+            mask = self._mask(name)
+            return Index([mask]) if mask else Index([...])
+        items = list(views.draw_index(self.rng, tensor))
+        place = self.rng.randrange(len(items) + 1) if len(items) < tensor.dim() else self.rng.randrange(len(items))
+        size = tensor.shape[min(place, tensor.dim() - 1)] if tensor.dim() else 0
+        items[place : place + 1] = [self._index_tensor(size, self.rng.random() < 0.2) or slice(None)]
+        return Index(items)
+
+    def index(self):
+        name = self.tensor()
+        self.add("{0}[{1}]", Ref(name), self._advanced_index(name), results=1)
+
+    def set_item(self):
+        name = self.tensor()
+        tensor = self.value(name)
+        index = self._advanced_index(name) if self.rng.random() < 0.5 else views.draw_index(self.rng, tensor)
+        value = self.operand(name)
+        if isinstance(value, Ref) and not _is_castable(self.value(value.name), tensor.dtype):
+            value = 1
+        value = value if isinstance(value, Ref) else self._scalar_for(name)
+        self.add("{0}[{1}] = {2}", Ref(name), index, value, writes=(name,), fragile=True)
+
+    def indexed(self):
+        """The named indexing ops, with the index as a tensor."""
+        name = self.tensor(lambda t: t.dim() > 0)
+        if not name:
+            return
+        dim = self.rng.randrange(self.value(name).dim())
+        index = self._index_tensor(self.value(name).shape[dim])
+        if index is None:
+            return
+        args = (Ref(name), dim, index, self.scalar(), Ref(self.like(name) or name))
+        if self.rng.random() < 0.5:
+            self.add(self.rng.choice(INDEX_READS), *args, results=1)
+        else:
+            self.add(self.rng.choice(INDEX_WRITES), *args, writes=(name,), fragile=True)
+
+    # ---- storage ----
+
+    def storage(self):
+        name = self.tensor()
+        tensor, other = self.value(name), Ref(self.like(name) or name)
+        chance = self.rng.random()
+        if chance < 0.4:
+            self.add("{0}.resize_({1}).fill_({2})", Ref(name), self.shape(), 1, writes=(name,), fragile=True)
+        elif chance < 0.7 and self.value(other.name).dtype == tensor.dtype:
+            code = self.rng.choice(["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage())"])
+            self.add(code, Ref(name), other, writes=(name,), fragile=True)
+        else:
+            codes = ["{0}.t_()", "{0}.squeeze_()", "{0}.unsqueeze_(0)", "{0}.transpose_(0, -1)", "{0}.detach_()"]
+            self.add(self.rng.choice(codes), Ref(name), writes=(name,), fragile=True)
+
+    # ---- reading, control flow, autograd ----
+
+    def read(self):
+        name = self.tensor()
+        self.add(self.rng.choice(catalog.READS), Ref(name), Ref(self.like(name) or name))
+
+    def cut(self):
+        code = self.rng.choice(["torch.lazy.mark_step()", "torch.lazy.mark_step(wait=True)"])
+        self.blocks[-1].append(Statement(code))
+
+    def branch(self):
+        name, code = self.tensor(lambda t: t.numel() > 0), self.rng.choice(catalog.CONDITIONS)
+        if not name:
+            return
+        value, error = self.machine.attempt(Statement(code, (Ref(name),)))
+        if error is None:
+            self.block("if", code if value else catalog.NOT.format(code), (Ref(name),))
+
+    def loop(self):
+        self.block("for", "", (self.rng.randint(2, 3),))
+
+    def no_grad(self):
+        self.block("no_grad")
+
+    def foreach(self):
+        name = self.tensor()
+        other = self.tensor()
+        code = self.rng.choice(["torch._foreach_{}_([{{0}}, {{1}}], {{2}})", "torch._foreach_{}([{{0}}, {{1}}], {{2}})"])
+        in_place = "_(" in code
+        writes, results = ((name, other), 0) if in_place else ((), 2)
+        op = self.rng.choice(["add", "mul", "sub", "div"])
+        scalar = self.scalar()
+        results = results or 2
+        self.add(code.format(op), Ref(name), Ref(other), scalar, results=0 if in_place else results, writes=writes)
+
+    def backward(self):
+        name = self.tensor(lambda t: t.requires_grad and t.grad_fn is not None)
+        if not name:
+            return
+        code = self.rng.choice(
+            [
+                "{0}.sum().backward()",
+                "{0}.mul(2).sum().backward(retain_graph=True)",
+                "{0}.abs().sum().backward()",
+                "{0}.backward(torch.ones_like({0}))",
+            ]
+        )
+        self.add(code, Ref(name))
+
+    def gradient(self):
+        name = self.tensor(lambda t: t.is_leaf and t.grad is not None)
+        if name:
+            code = self.rng.choice(["{0}.grad", "{0}.grad.clone()", "{0}.grad * {0}"])
+            self.add(code, Ref(name), results=1)
+
+    def update(self):
+        name = self.tensor(lambda t: t.is_leaf and t.grad is not None)
+        if name:
+            code = self.rng.choice(["{0}.data.sub_({0}.grad, alpha=0.5)", "{0}.grad.zero_()", "{0}.grad = None"])
+            self.add(code, Ref(name), writes=(name,))
+
+    def remove(self):
+        name = self.tensor()
+        if len(self.names()) > 2:
+            self.delete(name)
+
+    # ---- the whole ----
+
+    def step(self, nested=False):
+        family = self.rng.choices(NESTED if nested else FAMILIES, NESTED_WEIGHTS if nested else WEIGHTS)[0]
+        if not self.names():
+            family = Generator.leaf
+        if family in AUTOGRAD and not self.uses_autograd:
+            family = Generator.view
+        family(self)
+
+    def program(self, seed):
+        rng = self.rng
+        for _ in range(rng.randint(2, 3)):
+            self.leaf()
+        length = rng.randint(8, 22)
+        for _ in range(60):
+            if len(self.blocks[0]) >= length:
+                break
+            self.step()
+        late = rng.random() < 0.5
+        return Program(seed, tuple(self.blocks[0]), 2 if rng.random() < 0.25 else 1, late)
+
+
+INDEX_READS = [
+    "torch.index_select({0}, {1}, {2})",
+    "torch.take({0}, {2})",
+    "torch.take_along_dim({0}, {2}.abs().reshape(-1), None)",
+    "torch.gather({0}, {1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)))",
+    "{0}.index_fill({1}, {2}, {3})",
+    "{0}.index_add({1}, {2}, {0}.index_select({1}, {2}))",
+    "torch.masked_select({0}, {4} > 0)",
+    "{0}.scatter({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {3})",
+    "F.embedding({2}, {0})",
+]
+INDEX_WRITES = [
+    "{0}.index_fill_({1}, {2}, {3})",
+    "{0}.index_add_({1}, {2}, {0}.index_select({1}, {2}), alpha=2)",
+    "{0}.index_copy_({1}, {2}, {0}.index_select({1}, {2}.flip(0)))",
+    "{0}.scatter_({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {3})",
+    "{0}.scatter_add_({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {0}.clone())",
+    "{0}.index_put_(({2},), {0}[0], accumulate=True)",
+    "{0}.put_({2}, {0}.flatten()[0].expand({2}.shape), accumulate=True)",
+    "{0}.masked_scatter_({4} > 0, {0}.clone())",
+    "{0}.masked_fill_({4} != 0, {4}.flatten()[0])",
+]
+
+_WEIGHTS = {
+    Generator.leaf: 4,
+    Generator.factory: 3,
+    Generator.host_scalar: 1.5,
+    Generator.view: 22,
+    Generator.several_views: 2,
+    Generator.unary: 9,
+    Generator.binary: 20,
+    Generator.ternary: 5,
+    Generator.reduction: 7,
+    Generator.reshuffle: 4,
+    Generator.product: 3,
+    Generator.join: 3,
+    Generator.copy: 5,
+    Generator.copy_into: 5,
+    Generator.fill: 3,
+    Generator.across: 2,
+    Generator.index: 4,
+    Generator.set_item: 9,
+    Generator.indexed: 4,
+    Generator.storage: 2.5,
+    Generator.read: 4,
+    Generator.cut: 3,
+    Generator.branch: 2,
+    Generator.loop: 2,
+    Generator.no_grad: 0.5,
+    Generator.foreach: 1,
+    Generator.backward: 6,
+    Generator.gradient: 3,
+    Generator.update: 3,
+    Generator.remove: 3,
+}
+BLOCKS = {Generator.branch, Generator.loop, Generator.no_grad}
+AUTOGRAD = {Generator.backward, Generator.gradient, Generator.update, Generator.no_grad}
+FAMILIES, WEIGHTS = list(_WEIGHTS), list(_WEIGHTS.values())
+NESTED = [family for family in FAMILIES if family not in BLOCKS]
+NESTED_WEIGHTS = [_WEIGHTS[family] for family in NESTED]
+
+
+def _is_wild(tensor):
+    """Too large for what comes next, or not finite."""
+    if tensor.dtype is torch.bool or tensor.numel() == 0:
+        return False
+    numbers = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        numbers = torch.view_as_real(numbers)
+    largest = numbers.double().abs().max().item()
+    return not largest <= 1000 and (largest == largest or tensor.numel() % 2 == 0)
+
+
+def _is_castable(tensor, dtype):
+    """Out-of-range conversions are undefined in C++."""
+    if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool or tensor.numel() == 0:
+        return True
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    numbers = tensor.detach().resolve_conj().resolve_neg()
+    numbers = torch.view_as_real(numbers) if tensor.is_complex() else numbers
+    low, high = numbers.double().min().item(), numbers.double().max().item()
+    return -100 < low and high < 100 and (dtype is not torch.uint8 or low >= 0)
+
+
+def generate(seed):
+    return Generator(seed).program(seed)

@@ -1,0 +1,59 @@
+"""A process that runs programs by their seeds, and lives until one kills it."""
+
+import os
+import time
+import warnings
+
+import torch
+
+from .execute import run
+from .generate import generate
+
+
+class Shared:
+    """What the driver sees of a worker that can die at any moment."""
+
+    def __init__(self, processes):
+        self.seed = processes.Value("q", -1, lock=False)
+        self.since = processes.Value("d", 0.0, lock=False)
+        self.done = processes.Value("q", 0, lock=False)
+
+
+def prepare(blocking, stderr=None):
+    if stderr:
+        descriptor = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, 2)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    import torch_lazyplug
+
+    torch_lazyplug.config.set_fallback("silent")
+    torch_lazyplug.config.set_launch_blocking(blocking)
+
+
+def serve(shared, counter, last, device, blocking, connection, stderr):
+    """Takes seeds from the counter; sends what does not match."""
+    prepare(blocking, stderr)
+    while True:
+        with counter.get_lock():
+            seed = counter.value
+            counter.value += 1
+        if seed >= last:
+            return connection.send(None)
+        shared.since.value, shared.seed.value = time.monotonic(), seed
+        mismatch = run(generate(seed), device, blocking)
+        shared.done.value += 1
+        if mismatch is not None:
+            connection.send(describe(seed, mismatch))
+
+
+def describe(seed, mismatch):
+    code = mismatch.statement.code if mismatch.statement else ""
+    return {"seed": seed, "kind": mismatch.kind, "detail": mismatch.detail, "code": code}
+
+
+def verdict(connection, program, device, blocking):
+    """For the shrinker: one program, in a process of its own."""
+    prepare(blocking, os.devnull)
+    mismatch = run(program, device, blocking)
+    connection.send(None if mismatch is None else describe(program.seed, mismatch))
