@@ -20,7 +20,7 @@ class CallReader {
     const bool hidden_writes = op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool written = op.args()[i].written || (hidden_writes && op.hidden_write(i));
-      read_argument(op.args()[i].kind, arguments[i], written);
+      read_argument(op.args()[i], arguments[i], written);
     }
     check_cpu_tensors();
     if (has_shared_storage_) {
@@ -34,13 +34,13 @@ class CallReader {
     call_.key = hash_combine(call_.key, word);
   }
 
-  void read_argument(ArgKind kind, const c10::IValue& value, bool written) {
-    switch (kind) {
+  void read_argument(const ArgInfo& arg, const c10::IValue& value, bool written) {
+    switch (arg.kind) {
       case ArgKind::kTensor:
-        read_optional_tensor(value, written);
+        read_optional_tensor(value, written, arg.out);
         break;
       case ArgKind::kTensorList:
-        read_tensor_list(value, written);
+        read_tensor_list(value, written, arg.out);
         break;
       case ArgKind::kScalar:
         read_scalar(value);
@@ -57,15 +57,15 @@ class CallReader {
     }
   }
 
-  void read_optional_tensor(const c10::IValue& value, bool written) {
+  void read_optional_tensor(const c10::IValue& value, bool written, bool out) {
     if (value.isTensor()) {
-      read_tensor(*value.unsafeToTensorImpl(), written);
+      read_tensor(*value.unsafeToTensorImpl(), written, out);
     } else {
       add_undefined();
     }
   }
 
-  void read_tensor_list(const c10::IValue& value, bool written) {
+  void read_tensor_list(const c10::IValue& value, bool written, bool out) {
     if (value.isNone()) {
       add_word(kNoneTag);
       return;
@@ -73,7 +73,7 @@ class CallReader {
     const auto elements = value.toListRef();
     add_word(elements.size());
     for (const c10::IValue& element : elements) {
-      read_optional_tensor(element, written);
+      read_optional_tensor(element, written, out);
     }
   }
 
@@ -82,7 +82,7 @@ class CallReader {
     call_.tensors.push_back({});
   }
 
-  void read_tensor(const c10::TensorImpl& tensor, bool written) {
+  void read_tensor(const c10::TensorImpl& tensor, bool written, bool out) {
     if (&tensor == c10::UndefinedTensorImpl::singleton()) {
       add_undefined();
       return;
@@ -101,8 +101,9 @@ class CallReader {
       foreign_written_ |= written;
       add_geometry(tensor, /*on_cpu=*/true);
     }
-    call_.tensors.push_back({&tensor, written});
+    call_.tensors.push_back({&tensor, written, out});
     call_.any_written |= written;
+    call_.num_elements += tensor.numel();
   }
 
   static const char* find_obstacle(const c10::TensorImpl& tensor) {

@@ -22,6 +22,7 @@ struct Call {
   // The device of the lazy tensors or of the device argument; -1 if neither.
   int device = -1;
   bool any_written = false;
+  int64_t num_elements = 0; // of all tensors together
   // The device argument asks for a result elsewhere.
   bool result_elsewhere = false;
   // Why the call cannot be traced, or null.

@@ -17,6 +17,7 @@ namespace lazyplug {
 struct TensorArg {
   const c10::TensorImpl* tensor = nullptr; // null: undefined
   bool written = false;
+  bool out = false; // passed as out=
 };
 
 // One device: its trace, and the storages that wait for it.

@@ -13,6 +13,9 @@ struct TraitsRow {
   const char* reason;
 };
 
+constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
+constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
+
 const std::vector<TraitsRow>& traits_table() {
   static const auto* table = new std::vector<TraitsRow>{
       {"aten::arange", {.scalars_are_constants = true}, "the length follows from the scalars"},
@@ -23,6 +26,25 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::batch_norm_update_stats",
        {.hidden_writes = {"running_mean", "running_var"}},
        "updates the running statistics"},
+      {"aten::_native_batch_norm_legit", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::_linalg_svd", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_linalg_eigh", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_linalg_solve_ex", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_eig", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_qr", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_lu_factor_ex", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_lu_solve", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_ldl_factor_ex", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_ldl_solve", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::linalg_householder_product", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::ormqr", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::cholesky_inverse", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::triangular_solve", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_fft_r2c", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_fft_c2r", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_fft_c2c", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::max_unpool2d", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::nonzero_static", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::index",
        {.shape_may_be_static = true, .cpu_indices = "indices"},
        "dynamic only with a mask; eager devices accept CPU indices"},
@@ -61,8 +83,16 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::set_", "native"},
     {"aten::as_strided_", "changes metadata only"},
     {"aten::_unsafe_view", "returns a view, though its schema does not say so"},
-    {"aten::_resize_output_", "composes resize_"},
     {"aten::_conj_physical", "composes conj_physical, which must see the conjugate bit"},
+    // They return views of one storage, or clone with the strides and offset of
+    // their argument; their kernels are composed of views and copies.
+    {"aten::unsafe_split", "composes split"},
+    {"aten::unsafe_split_with_sizes", "composes split_with_sizes"},
+    {"aten::select_scatter", "composes clone, select and copy_"},
+    {"aten::slice_scatter", "composes clone, slice and copy_"},
+    {"aten::diagonal_scatter", "composes clone, diagonal and copy_"},
+    {"aten::as_strided_scatter", "composes clone, as_strided and copy_"},
+    {"aten::_efficientzerotensor", "native"},
     // CPU kernels draw from the global generator, not from an argument.
     {"aten::native_dropout", "composed, so that it draws from the device's generator"},
 };

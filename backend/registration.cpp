@@ -65,6 +65,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_traced_ops(m);
   m.impl("empty.memory_format", native::empty);
   m.impl("empty_strided", native::empty_strided);
+  m.impl("_efficientzerotensor", native::efficient_zero_tensor);
   m.impl("as_strided", native::as_strided);
   m.impl("view", native::view);
   m.impl("_reshape_alias", native::reshape_alias);

@@ -203,21 +203,34 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
   return signature;
 }
 
-bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
-  return before.sizes() != after.sizes() || before.strides() != after.strides() ||
-         before.storage_offset() != after.storage_offset();
+enum class Resized : uint8_t { kNone, kOut, kOther };
+
+// How the call changed its arguments' sizes. A kernel keeps the strides of an
+// argument that has the right size, whatever its Meta kernel does.
+Resized find_resized(const Call& call, const StandInArguments& arguments) {
+  Resized resized = Resized::kNone;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    const TensorArg& arg = call.tensors[i];
+    if (arg.tensor && arg.written && arg.tensor->sizes() != arguments.tensors()[i].sizes()) {
+      resized = arg.out && resized != Resized::kOther ? Resized::kOut : Resized::kOther;
+    }
+  }
+  return resized;
 }
 
-std::vector<Geometry> resized_arguments(const Call& call, const StandInArguments& arguments) {
-  bool any = false;
+// Arguments that were not resized keep their geometry.
+std::vector<Geometry> geometries_after(const Call& call, const StandInArguments& arguments) {
   std::vector<Geometry> geometries;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    const auto* tensor = call.tensors[i].tensor;
-    const at::Tensor& meta = arguments.tensors()[i];
-    geometries.push_back(tensor ? Geometry::of(*meta.unsafeGetTensorImpl()) : Geometry());
-    any |= tensor && call.tensors[i].written && was_resized(*tensor, meta);
+    const auto* before = call.tensors[i].tensor;
+    const at::Tensor& after = arguments.tensors()[i];
+    const bool same = before && before->sizes() == after.sizes();
+    geometries.push_back(
+        !before ? Geometry()
+        : same  ? Geometry::of(*before)
+                : Geometry::of(*after.unsafeGetTensorImpl()));
   }
-  return any ? geometries : std::vector<Geometry>();
+  return geometries;
 }
 
 bool overlaps_itself(const c10::TensorImpl& tensor) {
@@ -280,22 +293,55 @@ void rehearse(const Call& call, const c10::Stack& stack) {
   }
 }
 
-// Runs the op on tensors without data, and looks at what it returns.
-Inference run_on_stand_ins(const Call& call, const c10::Stack& stack) {
+// Runs the op on tensors without the data, and looks at what it returns.
+Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device) {
   const ExecutionGuard guard;
-  const bool on_cpu = call.op->infer_on_cpu() && !call.any_written;
-  const auto device = on_cpu ? c10::kCPU : c10::kMeta;
   StandInArguments arguments(call, device);
   c10::Stack results = arguments.make(stack);
   call.op->handle().callBoxed(results);
   Inference inference;
-  if (call.any_written) {
-    inference.resized = resized_arguments(call, arguments);
-  }
-  if (inference.resized.empty()) {
-    inference.signature = make_signature(call, stack, results, device);
+  switch (find_resized(call, arguments)) {
+    case Resized::kNone:
+      inference.signature = make_signature(call, stack, results, device);
+      break;
+    case Resized::kOut:
+      inference.resized = geometries_after(call, arguments);
+      break;
+    case Resized::kOther:
+      // Meta kernels written in Python resize what is to be written in place.
+      // No kernel does: it will raise.
+      TORCH_CHECK(false, call.op->name(), " cannot resize what it writes in place");
   }
   return inference;
+}
+
+bool same_shapes(const std::vector<Geometry>& a, const std::vector<Geometry>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Geometry& x, const Geometry& y) {
+    return x.dtype == y.dtype && x.sizes == y.sizes;
+  });
+}
+
+bool same_shapes(const Inference& a, const Inference& b) {
+  if (!a.signature || !b.signature) {
+    return !a.signature && !b.signature && same_shapes(a.resized, b.resized);
+  }
+  return same_shapes(a.signature->outputs, b.signature->outputs);
+}
+
+// Meta kernels do not always predict the strides of the CPU's. Where it is
+// cheap, or the Meta kernel is known to be wrong, the CPU kernel itself is asked.
+Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
+  constexpr int64_t kCheap = 512; // elements
+  const bool known = call.op->infer_on_cpu();
+  if (!known && (call.num_elements > kCheap || call.op->shape_may_depend_on_data())) {
+    return inference;
+  }
+  try {
+    Inference exact = run_on_stand_ins(call, stack, c10::kCPU);
+    return known || same_shapes(inference, exact) ? exact : inference;
+  } catch (...) {
+    return inference; // zeros are no arguments for every op
+  }
 }
 
 } // namespace
@@ -303,7 +349,7 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack) {
 Inference infer(const Call& call, const c10::Stack& stack) {
   static Counter& inferences = counter("ShapeInference");
   if (auto found = signature_cache().find(call.key)) {
-    return {*found, {}};
+    return {.signature = *found};
   }
   inferences.add();
   if (call.any_written && may_overlap(call)) {
@@ -311,14 +357,12 @@ Inference infer(const Call& call, const c10::Stack& stack) {
   }
   Inference inference;
   try {
-    inference = run_on_stand_ins(call, stack);
+    inference = refine_on_cpu(call, stack, run_on_stand_ins(call, stack, c10::kMeta));
   } catch (const c10::NotImplementedError&) {
     inference = {}; // there is no Meta kernel: never ask again
   } catch (...) {
     // Most likely the user's mistake. The eager kernel will say it best.
-    inference = {};
-    inference.error = std::current_exception();
-    return inference;
+    return {.error = std::current_exception()};
   }
   if (inference.resized.empty()) {
     signature_cache().insert(call.key, inference.signature);
@@ -328,7 +372,9 @@ Inference infer(const Call& call, const c10::Stack& stack) {
 
 void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides) {
   static Counter& learned = counter("LayoutLearned");
-  auto better = c10::make_intrusive<Signature>(signature);
+  // What has been learned since this signature was looked up must not be lost.
+  const auto cached = signature_cache().find(signature.key);
+  auto better = c10::make_intrusive<Signature>(cached && *cached ? **cached : signature);
   better->outputs[output].strides = strides;
   better->output_bytes[output] = better->outputs[output].extent_bytes();
   finish_hash(*better, better->key);

@@ -11,12 +11,12 @@ namespace lazyplug {
 struct Inference {
   // Null if the call cannot be traced: the Meta kernel refused it, or returned
   // something other than strided tensors.
-  SignaturePtr signature;
+  SignaturePtr signature = nullptr;
   // What the Meta kernel raised, other than that it does not exist.
   std::exception_ptr error = nullptr;
-  // A written tensor has the wrong size, and the op would resize it. The
+  // An out= tensor has the wrong size, and the op would resize it. The
   // geometries of all tensor arguments after the call.
-  std::vector<Geometry> resized;
+  std::vector<Geometry> resized = {};
 };
 
 // Looks the call up, or asks its Meta kernels and remembers the answer.

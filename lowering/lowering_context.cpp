@@ -17,7 +17,8 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   if (scalar.isInt()) {
     return c10::IntType::get();
   }
-  return scalar.isBool() ? c10::TypePtr(c10::BoolType::get()) : c10::TypePtr(c10::ComplexType::get());
+  // TorchScript finds no overload for a bool where a Scalar is wanted.
+  return scalar.isBool() ? c10::TypePtr(c10::NumberType::get()) : c10::TypePtr(c10::ComplexType::get());
 }
 
 std::vector<int64_t> ints(const c10::DimVector& dims) {

@@ -83,7 +83,7 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();
-    args_.push_back({classify(argument, traits), alias && alias->isWrite()});
+    args_.push_back({classify(argument, traits), alias && alias->isWrite(), argument.is_out()});
     writes_ |= args_.back().written;
   }
   hidden_writes_.resize(args_.size());

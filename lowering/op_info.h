@@ -20,7 +20,8 @@ enum class ArgKind : uint8_t {
 
 struct ArgInfo {
   ArgKind kind;
-  bool written; // the schema, or the op's traits, say that the call writes it
+  bool written; // the schema says that the call writes it
+  bool out;     // an out= argument, which the call may resize
 };
 
 // Facts about an op that its schema does not tell. Rows of such facts stand in
@@ -31,8 +32,8 @@ struct OpTraits {
   // Tagged as having an output whose shape depends on data, but often it does
   // not: let the Meta kernel decide.
   bool shape_may_be_static = false;
-  // The Meta kernel promises other shapes than the CPU kernel returns, at least
-  // if nothing is written: run the latter on zeros to learn the shapes.
+  // The Meta kernel promises other shapes or strides than the CPU kernel
+  // returns: run the latter on zeros to learn them.
   bool infer_on_cpu = false;
   // Arguments that are written although the schema does not say so ...
   std::vector<std::string> hidden_writes = {};
@@ -82,6 +83,10 @@ class OpInfo {
   // Draws random numbers from its Generator argument.
   bool random() const {
     return random_;
+  }
+  // The output's shape may depend on the values of the arguments.
+  bool shape_may_depend_on_data() const {
+    return handle_.hasTag(at::Tag::dynamic_output_shape);
   }
   bool infer_on_cpu() const {
     return infer_on_cpu_;

@@ -5,12 +5,22 @@ import torch
 from torch_lazyplug import lazy
 
 
+def _redirect_in_tree_barrier() -> None:
+    # PyTorch's test utilities call it for every device of this name, which is ours now.
+    import torch._lazy
+
+    from torch_lazyplug.sync import mark_step
+
+    torch._lazy.mark_step = mark_step
+
+
 def register_backend() -> None:
     """Registers the device with PyTorch; does nothing if that has been done."""
     if getattr(torch, "lazy", None) is lazy:
         return
     torch.utils.rename_privateuse1_backend("lazy")
     torch._register_device_module("lazy", lazy)
+    _redirect_in_tree_barrier()
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
     )

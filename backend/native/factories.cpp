@@ -69,4 +69,14 @@ at::Tensor empty_strided(
   return tensor;
 }
 
+// Ordinary zeros: nothing is computed before they are needed anyway.
+at::Tensor efficient_zero_tensor(
+    c10::SymIntArrayRef size,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  return at::zeros_symint(size, dtype, layout, c10::Device(resolve_device(device)), pin_memory);
+}
+
 } // namespace lazyplug::native

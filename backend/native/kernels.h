@@ -29,6 +29,13 @@ at::Tensor empty_strided(
     std::optional<at::Device> device,
     std::optional<bool> pin_memory);
 
+at::Tensor efficient_zero_tensor(
+    c10::SymIntArrayRef size,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory);
+
 // ---- views.cpp ----
 at::Tensor as_strided(
     const at::Tensor& self,

@@ -13,8 +13,10 @@ resized_geometry(const at::Tensor& self, c10::IntArrayRef sizes, std::optional<a
   Geometry geometry = Geometry::contiguous(self.scalar_type(), sizes);
   geometry.offset = self.storage_offset();
   if (memory_format == at::MemoryFormat::ChannelsLast) {
+    TORCH_CHECK(sizes.size() == 4, "required rank 4 tensor to use channels_last format");
     geometry.strides = c10::get_channels_last_strides_2d(sizes);
   } else if (memory_format == at::MemoryFormat::ChannelsLast3d) {
+    TORCH_CHECK(sizes.size() == 5, "required rank 5 tensor to use channels_last_3d format");
     geometry.strides = c10::get_channels_last_strides_3d(sizes);
   }
   return geometry;

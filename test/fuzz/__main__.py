@@ -17,6 +17,7 @@ def _arguments():
     parser.add_argument("--timeout", type=float, default=20, help="seconds for one program")
     parser.add_argument("--shrink", type=int, default=1, help="how many failures of a kind to make small")
     parser.add_argument("--save", default="build/fuzz", help="where scripts of failures go")
+    parser.add_argument("--ignore", default="", help="kinds of mismatches, separated by commas")
     parser.add_argument("--show", action="store_true", help="print the program of --seed, and run nothing")
     return parser.parse_args()
 
@@ -38,13 +39,16 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
     warnings.simplefilter("ignore")
-    from .driver import Driver
+    from . import compare
+    from .driver import Driver, warm_up
     from .emit import text
     from .generate import generate
 
     if arguments.show:
         print(text(generate(arguments.seed)))
         return 0
+    compare.IGNORED.update(filter(None, arguments.ignore.split(",")))
+    warm_up()
     start = time.monotonic()
     last = arguments.seed + arguments.n
     driver = Driver(arguments.seed, last, arguments.device, arguments.blocking, arguments.jobs, arguments.timeout)

@@ -10,12 +10,22 @@ import sys
 import tempfile
 import time
 
+import torch
+
 from . import emit, worker
 from .generate import generate
+from .program import Program
 from .shrink import Shrinker
 
 # Forked from this process, which has not touched the device: everything is imported already.
 _processes = multiprocessing.get_context("fork")
+
+
+def warm_up():
+    """Imports what the device would import at its first op, once instead of in every process."""
+    meta = torch.empty(2, 2, device="meta")
+    for op in (torch.relu, torch.sum, torch.nn.functional.gelu):
+        op(meta + 1)
 
 
 def cause_of_death(process, stderr=None):
@@ -107,17 +117,20 @@ class Judge:
         self.device, self.blocking, self.timeout = device, blocking, timeout
 
     def __call__(self, program):
+        return self.ask(worker.verdict, (program,), self.timeout)
+
+    def ask(self, function, args, timeout=300.0):
         ours, theirs = _processes.Pipe()
-        process = _processes.Process(target=worker.verdict, args=(theirs, program, self.device, self.blocking))
+        process = _processes.Process(target=function, args=(theirs, *args, self.device, self.blocking))
         process.start()
         theirs.close()
-        failure = self._receive(ours, process, program.seed)
+        answer = self._receive(ours, process, args[0].seed, timeout)
         process.kill()
         process.join()
-        return failure
+        return answer
 
-    def _receive(self, connection, process, seed):
-        if not connection.poll(self.timeout):
+    def _receive(self, connection, process, seed, timeout):
+        if not connection.poll(timeout):
             return {"seed": seed, "kind": "timeout", "detail": "", "code": ""}
         with contextlib.suppress(EOFError, OSError):
             return connection.recv()
@@ -125,17 +138,20 @@ class Judge:
 
 
 def shrink(failure, device, blocking):
-    """Returns the smallest program found and its failure, or None if the seed alone does not fail."""
+    """Returns the smallest program found and its failure, or None for it if the seed alone does not fail."""
     judge, program = Judge(device, blocking), generate(failure["seed"])
-    if judge(program) is None:
+    first = judge(program)
+    if first is None:
         return program, None
+    fatal = first["kind"] in ("crash", "timeout")
+    smaller = _shrink_here(judge, program, first) if fatal else judge.ask(worker.shrink, (program, first))
+    smallest = judge(smaller) if isinstance(smaller, Program) else None
+    return (smaller, smallest) if smallest else (program, first)
 
-    def fails(candidate):
-        result = judge(candidate)
-        return result is not None and result["kind"] == failure["kind"]
 
-    program = Shrinker(fails).shrink(program)
-    return program, judge(program)
+def _shrink_here(judge, program, failure):
+    """A process for each attempt, because the failing ones die."""
+    return Shrinker(lambda candidate: worker.same(judge(candidate), failure), budget=200).shrink(program)
 
 
 def group_key(failure):

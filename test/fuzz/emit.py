@@ -17,6 +17,8 @@ device = sys.argv[1] if len(sys.argv) > 1 else "lazy"
 def show(name):
     t = globals()[name]
     print(name, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), t.detach().cpu().tolist())
+    if t.is_leaf and t.grad is not None:
+        print(f"{{name}}.grad", t.grad.stride(), t.grad.cpu().tolist())
 
 
 '''

@@ -7,7 +7,7 @@ import re
 import torch
 
 from .compare import Mismatch, check_metadata, check_observed, check_sharing, check_tensor
-from .program import Ref, map_arguments, references
+from .program import Ref, Statement, map_arguments, references
 
 
 @functools.lru_cache(None)
@@ -192,12 +192,19 @@ class Comparison:
             check_metadata(name, tensor, self.other.variables[name])
         check_sharing(self.cpu.variables, self.other.variables)
         for name, tensor in self.cpu.variables.items():
-            try:
-                check_tensor(name, tensor, self.other.variables[name])
-            except Mismatch:
-                raise
-            except Exception as error:  # noqa: BLE001
-                raise Mismatch("raises", f"reading {name}: {_told(error)}") from None
+            self._compare_contents(name, tensor, self.other.variables[name])
+
+    def _compare_contents(self, name, expected, actual):
+        read = Statement("{0}.detach().cpu()", (Ref(name),))
+        error = self.cpu.attempt(read)[1]
+        if error is not None:
+            return check_error(error, self.other.attempt(read)[1], None)
+        try:
+            check_tensor(name, expected, actual)
+        except Mismatch:
+            raise
+        except Exception as error:  # noqa: BLE001
+            raise Mismatch("raises", f"reading {name}: {_told(error)}") from None
 
 
 def run(program, device="lazy", blocking=False):

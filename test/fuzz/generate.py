@@ -48,7 +48,7 @@ class Generator:
 
     def names(self, suits=lambda tensor: True):
         """Variables on the device; the younger, the likelier."""
-        return [n for n, t in self.machine.variables.items() if n not in self.host and suits(t)]
+        return [n for n, t in self.machine.variables.items() if n not in self.host and _holds(suits, t)]
 
     def tensor(self, suits=lambda tensor: True):
         names = self.names(suits)
@@ -132,7 +132,7 @@ class Generator:
     def leaf(self):
         shape, dtype = self.shape(), self.dtype()
         data = [self._element(dtype) for _ in range(views.numel(shape))]
-        ok = self.add("torch.tensor({0}, dtype={1}).reshape({2}).to(device)", data, dtype, shape, results=1)
+        ok = self.add("torch.tensor({0}, dtype={1}).reshape({2}).clone().to(device)", data, dtype, shape, results=1)
         name = f"t{self.created}"
         if ok and self.uses_autograd and dtype.is_floating_point and self.rng.random() < 0.5:
             self.add("{0}.requires_grad_()", Ref(name))
@@ -186,14 +186,21 @@ class Generator:
         elif form < 0.8:
             self.add(f"{{0}}.{self.rng.choice(catalog.UNARY)}_()", Ref(name), writes=(name,))
         else:
-            self._with_out(f"torch.{self.rng.choice(catalog.UNARY)}({{0}}, out={{1}})", Ref(name))
+            self._with_out(f"torch.{self.rng.choice(catalog.UNARY)}({{0}}, out={{1}})", Ref(name), aliasing=True)
 
-    def _with_out(self, code, *args):
-        """`out=` is the last argument: a variable that may fit, or have to grow, or be wrong."""
+    def _with_out(self, code, *args, aliasing=False):
+        """`out=` is the last argument: a variable that may fit, or have to grow, or be wrong.
+
+        Only pointwise ops check whether it shares memory with what they read.
+        """
         first = next((a.name for a in args if isinstance(a, Ref)), None)
         out = self.like(first) if self.rng.random() < 0.8 else self.tensor(lambda t: t.numel() == 0)
-        if out:
+        if out and (aliasing or not self._share(out, args)):
             self.add(code, *args, Ref(out), writes=(out,), fragile=True)
+
+    def _share(self, out, args):
+        variables = self.machine.variables
+        return any(isinstance(a, Ref) and torch._C._is_alias_of(variables[a.name], variables[out]) for a in args)
 
     def binary(self):
         names = catalog.COMMON_BINARY if self.rng.random() < 0.5 else catalog.BINARY
@@ -208,7 +215,7 @@ class Generator:
             alpha = ", alpha={2}" if op in ("add", "sub") and self.rng.random() < 0.3 else ""
             self.add(f"{{0}}.{op}_({{1}}{alpha})", Ref(name), other, self.scalar(), writes=(name,))
         else:
-            self._with_out(f"torch.{op}({{0}}, {{1}}, out={{2}})", Ref(name), other)
+            self._with_out(f"torch.{op}({{0}}, {{1}}, out={{2}})", Ref(name), other, aliasing=True)
 
     def _operator(self, name, other):
         operator = self.rng.choice(catalog.OPERATORS)
@@ -524,6 +531,13 @@ AUTOGRAD = {Generator.backward, Generator.gradient, Generator.update, Generator.
 FAMILIES, WEIGHTS = list(_WEIGHTS), list(_WEIGHTS.values())
 NESTED = [family for family in FAMILIES if family not in BLOCKS]
 NESTED_WEIGHTS = [_WEIGHTS[family] for family in NESTED]
+
+
+def _holds(suits, tensor):
+    try:
+        return suits(tensor)
+    except RuntimeError:  # a view that autograd cannot rebuild
+        return False
 
 
 def _is_wild(tensor):

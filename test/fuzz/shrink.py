@@ -6,7 +6,7 @@ import torch
 
 from .program import Index, count_statements, map_arguments, with_statements
 
-LEAF = "torch.tensor({0}, dtype={1}).reshape({2}).to(device)"
+LEAF = "torch.tensor({0}, dtype={1}).reshape({2}).clone().to(device)"
 
 
 class Shrinker:

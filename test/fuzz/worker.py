@@ -8,6 +8,7 @@ import torch
 
 from .execute import run
 from .generate import generate
+from .shrink import Shrinker
 
 
 class Shared:
@@ -57,3 +58,22 @@ def verdict(connection, program, device, blocking):
     prepare(blocking, os.devnull)
     mismatch = run(program, device, blocking)
     connection.send(None if mismatch is None else describe(program.seed, mismatch))
+
+
+def shrink(connection, program, failure, device, blocking):
+    """The same for a failure that kills no process: all attempts in this one."""
+    prepare(blocking, os.devnull)
+    import torch_lazyplug
+
+    # What a run has taught about strides must not make the next one right.
+    torch_lazyplug.config.set("signature_cache_size", 1)
+
+    def fails(candidate):
+        mismatch = run(candidate, device, blocking)
+        return mismatch is not None and same(describe(program.seed, mismatch), failure)
+
+    connection.send(Shrinker(fails, budget=3000).shrink(program))
+
+
+def same(found, wanted):
+    return found is not None and found["kind"] == wanted["kind"]

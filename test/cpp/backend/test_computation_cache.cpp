@@ -26,9 +26,6 @@ class ComputationCacheTest : public BackendTest {
     BackendTest::SetUp();
     computation_cache().clear();
   }
-  void TearDown() override {
-    computation_cache().set_capacity(config().cache_size.get());
-  }
 };
 
 TEST_F(ComputationCacheTest, HashKnowsRootsAndTheirOrder) {
@@ -66,7 +63,7 @@ TEST_F(ComputationCacheTest, OtherLayoutsAndRootsAreOtherPrograms) {
 }
 
 TEST_F(ComputationCacheTest, EvictedProgramsAreCompiledAgain) {
-  computation_cache().set_capacity(1);
+  const ScopedFlag<int64_t> small(config().cache_size, 1);
   const Program p = make_program(1);
   find_or_compile(p.trace, p.first);
   find_or_compile(p.trace, p.second);

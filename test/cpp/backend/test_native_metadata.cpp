@@ -38,15 +38,20 @@ TEST_F(NativeMetadata, ResizeToAMemoryFormat) {
   at::Tensor y = at::empty({0}, on_lazy());
   y.resize_({2, 3, 4, 5}, at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
-  EXPECT_EQ(error_of([&] { y.resize_({-1}); }), error_of([&] { at::empty({0}).resize_({-1}); }));
+  EXPECT_THROW(y.resize_({2}, at::MemoryFormat::Preserve), c10::Error);
+}
+
+TEST_F(NativeMetadata, ResizeToImpossibleSizesRaises) {
+  at::Tensor y = to_lazy(iota({2}));
+  EXPECT_THROW(y.resize_({-1}), c10::Error);
   EXPECT_EQ(
       error_of([&] {
         y.resize_({2, 3}, at::MemoryFormat::ChannelsLast);
       }),
       error_of([&] {
-        at::empty({0}).resize_({2, 3}, at::MemoryFormat::ChannelsLast);
+        iota({2}).resize_({2, 3}, at::MemoryFormat::ChannelsLast);
       }));
-  EXPECT_THROW(y.resize_({2}, at::MemoryFormat::Preserve), c10::Error);
+  expect_equal(y, iota({2}));
 }
 
 TEST_F(NativeMetadata, SetToATensorSharesItsStorage) {
@@ -87,7 +92,22 @@ TEST_F(NativeMetadata, SetToAnotherDeviceRaises) {
   at::Tensor y = at::empty({0}, on_lazy());
   EXPECT_THROW(y.set_(to_lazy(cpu, 1)), c10::Error);
   EXPECT_THROW(y.set_(cpu), c10::Error);
-  EXPECT_THROW(y.set_(at::empty({2}, on_lazy(at::kInt))), c10::Error);
+}
+
+TEST_F(NativeMetadata, SetToAnotherTypeIsWhatItIsOnTheCpu) {
+  at::Tensor host = at::empty({0});
+  at::Tensor lazy = at::empty({0}, on_lazy());
+  EXPECT_EQ(error_of([&] { lazy.set_(at::empty({2}, on_lazy(at::kInt))); }), error_of([&] {
+              host.set_(at::empty({2}, at::kInt));
+            }));
+}
+
+TEST_F(NativeMetadata, ResizeOutputResizes) {
+  const at::Tensor y = at::empty({0}, on_lazy());
+  at::_resize_output_(y, {2, 3}, lazy_device(0));
+  EXPECT_EQ(y.sizes(), c10::IntArrayRef({2, 3}));
+  EXPECT_EQ(y.storage().nbytes(), 24);
+  EXPECT_EQ(count("FallbackTotal"), 0);
 }
 
 TEST_F(NativeMetadata, InPlaceViewsChangeMetadataOnly) {
