@@ -96,3 +96,10 @@ CONFORMANCE_JSON ?= build/conformance.jsonl
 
 conformance: build $(VENV)/installed-test
 	PYTHONPATH=test $(BIN)/python -m conformance --json $(CONFORMANCE_JSON) $(CONFORMANCE)
+
+# Random programs on the lazy device and on the CPU: make fuzz N=100000 SEED=1, FUZZ="--blocking --shrink 3".
+N ?= 10000
+SEED ?= 1
+fuzz:
+	cd test && nice $(abspath $(BIN))/python -m fuzz -n $(N) --seed $(SEED) --save ../build/fuzz $(FUZZ)
+.PHONY: fuzz

@@ -205,13 +205,17 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
 
 enum class Resized : uint8_t { kNone, kOut, kOther };
 
-// How the call changed its arguments' sizes. A kernel keeps the strides of an
-// argument that has the right size, whatever its Meta kernel does.
+// Whether the call gave an argument another geometry. Meta kernels also change
+// strides that the CPU's leave alone, so of them only the sizes are believed.
+bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
+  return before.sizes() != after.sizes() || (after.is_cpu() && before.strides() != after.strides());
+}
+
 Resized find_resized(const Call& call, const StandInArguments& arguments) {
   Resized resized = Resized::kNone;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     const TensorArg& arg = call.tensors[i];
-    if (arg.tensor && arg.written && arg.tensor->sizes() != arguments.tensors()[i].sizes()) {
+    if (arg.tensor && arg.written && was_resized(*arg.tensor, arguments.tensors()[i])) {
       resized = arg.out && resized != Resized::kOther ? Resized::kOut : Resized::kOther;
     }
   }
@@ -224,11 +228,11 @@ std::vector<Geometry> geometries_after(const Call& call, const StandInArguments&
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     const auto* before = call.tensors[i].tensor;
     const at::Tensor& after = arguments.tensors()[i];
-    const bool same = before && before->sizes() == after.sizes();
+    const bool keeps = before && !was_resized(*before, after);
     geometries.push_back(
-        !before ? Geometry()
-        : same  ? Geometry::of(*before)
-                : Geometry::of(*after.unsafeGetTensorImpl()));
+        !before     ? Geometry()
+            : keeps ? Geometry::of(*before)
+                    : Geometry::of(*after.unsafeGetTensorImpl()));
   }
   return geometries;
 }
@@ -321,11 +325,12 @@ bool same_shapes(const std::vector<Geometry>& a, const std::vector<Geometry>& b)
   });
 }
 
-bool same_shapes(const Inference& a, const Inference& b) {
-  if (!a.signature || !b.signature) {
-    return !a.signature && !b.signature && same_shapes(a.resized, b.resized);
+// An argument that the CPU restrides, and Meta does not, is no contradiction.
+bool same_shapes(const Inference& meta, const Inference& cpu) {
+  if (!meta.resized.empty() || !cpu.resized.empty()) {
+    return meta.resized.empty() || same_shapes(meta.resized, cpu.resized);
   }
-  return same_shapes(a.signature->outputs, b.signature->outputs);
+  return meta.signature && cpu.signature && same_shapes(meta.signature->outputs, cpu.signature->outputs);
 }
 
 // Meta kernels do not always predict the strides of the CPU's. Where it is

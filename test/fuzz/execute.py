@@ -101,6 +101,7 @@ class Comparison:
         self.program, self.blocking = program, blocking
         self.cpu, self.other = Machine("cpu"), Machine(device)
         self.suspects = []
+        self.uncounted = False  # a write that failed later than on the CPU has been counted as a version
 
     def run(self):
         self._run_all(self.program.statements)
@@ -154,7 +155,7 @@ class Comparison:
             check_observed(expected, actual)
         for name in (*statement.results, *statement.writes):
             if name in self.cpu.variables:
-                check_metadata(name, self.cpu.variables[name], self.other.variables[name])
+                check_metadata(name, self.cpu.variables[name], self.other.variables[name], self.uncounted)
         self._check_identity(statement, expected, actual)
 
     def _check_identity(self, statement, expected, actual):
@@ -177,6 +178,7 @@ class Comparison:
     def _suspect(self, statement, error, actual):
         if self.blocking:
             raise Mismatch("no error", f"not raised in blocking mode: {_told(error)}", statement)
+        self.uncounted = self.uncounted or bool(statement.writes)
         targets = [self.other.variables[name] for name in statement.writes if name in self.other.variables]
         self.suspects.append(Suspect(statement, error, tensors_in(actual) + targets))
         if not self.program.read_errors_late:
@@ -189,7 +191,7 @@ class Comparison:
 
     def _compare_variables(self):
         for name, tensor in self.cpu.variables.items():
-            check_metadata(name, tensor, self.other.variables[name])
+            check_metadata(name, tensor, self.other.variables[name], self.uncounted)
         check_sharing(self.cpu.variables, self.other.variables)
         for name, tensor in self.cpu.variables.items():
             self._compare_contents(name, tensor, self.other.variables[name])

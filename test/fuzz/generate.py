@@ -349,8 +349,13 @@ class Generator:
         value = self.operand(name)
         if isinstance(value, Ref) and not _is_castable(self.value(value.name), tensor.dtype):
             value = 1
-        value = value if isinstance(value, Ref) else self._scalar_for(name)
+        if not isinstance(value, Ref) or self._is_scalar_with_gradient(value):
+            value = self._scalar_for(name)
         self.add("{0}[{1}] = {2}", Ref(name), index, value, writes=(name,), fragile=True)
+
+    def _is_scalar_with_gradient(self, value):
+        """Assigned to a part of a tensor, it is a fill on the CPU and a copy on other devices."""
+        return self.value(value.name).dim() == 0 and self.value(value.name).requires_grad
 
     def indexed(self):
         """The named indexing ops, with the index as a tensor."""
@@ -376,7 +381,7 @@ class Generator:
         if chance < 0.4:
             self.add("{0}.resize_({1}).fill_({2})", Ref(name), self.shape(), 1, writes=(name,), fragile=True)
         elif chance < 0.7 and self.value(other.name).dtype == tensor.dtype:
-            code = self.rng.choice(["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage())"])
+            code = self.rng.choice(["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage(), 0, (min(1, {1}.numel()),))"])
             self.add(code, Ref(name), other, writes=(name,), fragile=True)
         else:
             codes = ["{0}.t_()", "{0}.squeeze_()", "{0}.unsqueeze_(0)", "{0}.transpose_(0, -1)", "{0}.detach_()"]
@@ -411,11 +416,10 @@ class Generator:
         other = self.tensor()
         code = self.rng.choice(["torch._foreach_{}_([{{0}}, {{1}}], {{2}})", "torch._foreach_{}([{{0}}, {{1}}], {{2}})"])
         in_place = "_(" in code
-        writes, results = ((name, other), 0) if in_place else ((), 2)
+        writes = (name, other) if in_place else ()
         op = self.rng.choice(["add", "mul", "sub", "div"])
-        scalar = self.scalar()
-        results = results or 2
-        self.add(code.format(op), Ref(name), Ref(other), scalar, results=0 if in_place else results, writes=writes)
+        args = (Ref(name), Ref(other), self.scalar())
+        self.add(code.format(op), *args, results=0 if in_place else 2, writes=writes, fragile=True)
 
     def backward(self):
         name = self.tensor(lambda t: t.requires_grad and t.grad_fn is not None)

@@ -98,7 +98,8 @@ def unfold(rng, t):
 
 def expand(rng, t):
     sizes = [rng.randint(1, 3) if size == 1 and rng.random() < 0.8 else rng.choice([size, -1]) for size in t.shape]
-    return "{0}.expand({1})", (tuple([rng.randint(1, 3)] * rng.randint(0, 1) + sizes),)
+    added = [rng.randint(1, 3)] * rng.randint(0, 1)
+    return "{0}.expand({1})", (tuple(added + sizes),)
 
 
 def _factored(rng, numel):
