@@ -82,6 +82,7 @@ constexpr LeftAloneRow kLeftAlone[] = {
     // They change metadata, not data.
     {"aten::resize_", "native"},
     {"aten::resize_as_", "composes resize_"},
+    {"aten::_resize_output_", "native"},
     {"aten::set_", "native"},
     {"aten::as_strided_", "changes metadata only"},
     {"aten::_unsafe_view", "returns a view, though its schema does not say so"},

@@ -73,6 +73,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_real", native::view_as_real);
   m.impl("view_as_complex", native::view_as_complex);
   m.impl("resize_", native::resize_);
+  m.impl("_resize_output_", native::resize_output_);
   m.impl("set_", native::set_);
   m.impl("set_.source_Tensor", native::set_source_tensor_);
   m.impl("set_.source_Storage", native::set_source_storage_);

@@ -338,7 +338,9 @@ bool same_shapes(const Inference& meta, const Inference& cpu) {
 Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
   constexpr int64_t kCheap = 512; // elements
   const bool known = call.op->infer_on_cpu();
-  if (!known && (call.num_elements > kCheap || call.op->shape_may_depend_on_data())) {
+  // Kernels of other libraries may do more than compute.
+  const bool cheap = call.num_elements <= kCheap && call.op->base_name().starts_with("aten::");
+  if (!known && (!cheap || call.op->shape_may_depend_on_data())) {
     return inference;
   }
   try {

@@ -51,6 +51,7 @@ at::Tensor view_as_complex(const at::Tensor& self);
 // ---- metadata.cpp ----
 const at::Tensor&
 resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format);
+const at::Tensor& resize_output_(const at::Tensor& self, c10::SymIntArrayRef size, at::Device device);
 at::Tensor& set_(at::Tensor& self);
 at::Tensor& set_source_tensor_(at::Tensor& self, const at::Tensor& source);
 at::Tensor& set_source_storage_(at::Tensor& self, at::Storage source);

@@ -54,6 +54,16 @@ resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::Memo
   return self;
 }
 
+const at::Tensor& resize_output_(const at::Tensor& self, c10::SymIntArrayRef size, at::Device device) {
+  TORCH_CHECK(
+      self.device() == device,
+      "out Tensor doesn't have the correct device set: expected ",
+      device,
+      ", got ",
+      self.device());
+  return resize_(self, size, std::nullopt);
+}
+
 at::Tensor& set_(at::Tensor& self) {
   auto storage = c10::make_intrusive<LazyStorageImpl>(0, self.device(), /*resizable=*/true);
   return set_storage(self, c10::Storage(std::move(storage)), 0, {0}, {});

@@ -89,7 +89,8 @@ def _check_gradient(name, expected, actual):
     if (expected is None) != (actual is None):
         raise Mismatch("gradient", f"{name} is {actual}, on the CPU {expected}")
     if expected is not None:
-        check_metadata(name, expected, actual)
+        # Whether a gradient is added in place depends on who else holds it.
+        check_metadata(name, expected, actual, any_version=True)
         check_values(name, expected, actual)
 
 

@@ -47,7 +47,7 @@ class Machine:
         return all(name in self.variables for name in names)
 
     def assign(self, names, value):
-        values = [value] if isinstance(value, torch.Tensor) else value
+        values = [value] if isinstance(value, torch.Tensor) else value or []
         for name, tensor in zip(names, values, strict=False):
             self.variables[name] = tensor
 

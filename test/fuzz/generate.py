@@ -195,7 +195,7 @@ class Generator:
         """
         first = next((a.name for a in args if isinstance(a, Ref)), None)
         out = self.like(first) if self.rng.random() < 0.8 else self.tensor(lambda t: t.numel() == 0)
-        if out and (aliasing or not self._share(out, args)):
+        if out and _can_grow(self.value(out)) and (aliasing or not self._share(out, args)):
             self.add(code, *args, Ref(out), writes=(out,), fragile=True)
 
     def _share(self, out, args):
@@ -378,7 +378,7 @@ class Generator:
         name = self.tensor()
         tensor, other = self.value(name), Ref(self.like(name) or name)
         chance = self.rng.random()
-        if chance < 0.4:
+        if chance < 0.4 and _can_grow(tensor):
             self.add("{0}.resize_({1}).fill_({2})", Ref(name), self.shape(), 1, writes=(name,), fragile=True)
         elif chance < 0.7 and self.value(other.name).dtype == tensor.dtype:
             code = self.rng.choice(["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage(), 0, (min(1, {1}.numel()),))"])
@@ -542,6 +542,11 @@ def _holds(suits, tensor):
         return suits(tensor)
     except RuntimeError:  # a view that autograd cannot rebuild
         return False
+
+
+def _can_grow(tensor):
+    """Without a gap before it in the storage, whose contents nobody knows."""
+    return tensor.storage_offset() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _is_wild(tensor):
