@@ -1,6 +1,7 @@
 #include "backend/computation_cache.h"
 
 #include "common/config.h"
+#include "common/logging.h"
 #include "common/metrics.h"
 #include "lowering/verify.h"
 
@@ -39,6 +40,7 @@ ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
   }
   auto computation = compile(trace, roots);
   compiles.add();
+  log_debug("compiled graph ", to_hex(hash), ": ", computation->num_ops(), " ops, ", roots.size(), " results");
   // Visible to others only now that it is complete.
   return computation_cache().insert(hash, std::move(computation));
 }

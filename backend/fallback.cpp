@@ -7,6 +7,7 @@
 #include "backend/device_context.h"
 #include "backend/python_hooks.h"
 #include "common/config.h"
+#include "common/logging.h"
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
@@ -219,6 +220,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   CpuCall(op, stack).run();
   total.add();
   counter(op.base_name()).add();
+  log_debug(op.name(), " ran on the CPU: ", reason);
   if (!forced) {
     warn(op, reason);
   }

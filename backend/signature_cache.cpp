@@ -230,9 +230,9 @@ std::vector<Geometry> geometries_after(const Call& call, const StandInArguments&
     const at::Tensor& after = arguments.tensors()[i];
     const bool keeps = before && !was_resized(*before, after);
     geometries.push_back(
-        !before     ? Geometry()
-            : keeps ? Geometry::of(*before)
-                    : Geometry::of(*after.unsafeGetTensorImpl()));
+        !before ? Geometry()
+        : keeps ? Geometry::of(*before)
+                : Geometry::of(*after.unsafeGetTensorImpl()));
   }
   return geometries;
 }

@@ -161,7 +161,7 @@ Config::Config()
           false),
       min_cut_nodes(
           {"min_cut_nodes",
-           "How many recorded nodes are worth handing to the worker before anyone waits for them.",
+           "From how many recorded nodes on a trace may be run where it has been cut before.",
            {"LAZYPLUG_MIN_CUT_NODES"}},
           300,
           positive()),

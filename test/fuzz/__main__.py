@@ -29,6 +29,7 @@ def _shrink_all(driver, arguments):
     for failure in choose(driver.failures, arguments.shrink):
         program, smallest = shrink(failure, arguments.device, arguments.blocking)
         note = "" if smallest else " (only after other programs)"
+        smallest = smallest and {**smallest, "seed": failure["seed"]}
         save(arguments.save, program, smallest or failure)
         print(f"\n---- seed {failure['seed']}: {failure['kind']}{note}: {(smallest or failure)['detail'][:400]}")
         print(text(program) if smallest else failure["code"], flush=True)

@@ -14,11 +14,11 @@ import time
 import torch
 
 from . import emit, worker
-from .generate import generate
 from .program import Program
 from .shrink import Shrinker
 
-# Forked from this process, which has not touched the device: everything is imported already.
+# Forked from this process, which has everything imported already. It must never run a program itself: neither the
+# device nor autograd's threads survive a fork.
 _processes = multiprocessing.get_context("fork")
 
 
@@ -118,36 +118,38 @@ class Judge:
         self.device, self.blocking, self.timeout = device, blocking, timeout
 
     def __call__(self, program):
-        return self.ask(worker.verdict, (program,), self.timeout)
+        return self.ask(worker.verdict, program, timeout=self.timeout)
 
-    def ask(self, function, args, timeout=300.0):
+    def ask(self, function, *args, timeout=300.0):
+        """What a function of worker.py answers, or the failure that kept it from answering."""
         ours, theirs = _processes.Pipe()
         process = _processes.Process(target=function, args=(theirs, *args, self.device, self.blocking))
         process.start()
         theirs.close()
-        answer = self._receive(ours, process, args[0].seed, timeout)
+        answer = self._receive(ours, process, timeout)
         process.kill()
         process.join()
         return answer
 
-    def _receive(self, connection, process, seed, timeout):
+    def _receive(self, connection, process, timeout):
         if not connection.poll(timeout):
-            return {"seed": seed, "kind": "timeout", "detail": "", "code": ""}
+            return {"kind": "timeout", "detail": "", "code": ""}
         with contextlib.suppress(EOFError, OSError):
             return connection.recv()
-        return {"seed": seed, "kind": "crash", "detail": cause_of_death(process), "code": ""}
+        return {"kind": "crash", "detail": cause_of_death(process), "code": ""}
 
 
 def shrink(failure, device, blocking):
     """Returns the smallest program found and its failure, or None for it if the seed alone does not fail."""
-    judge, program = Judge(device, blocking), generate(failure["seed"])
+    judge = Judge(device, blocking)
+    program = judge.ask(worker.make, failure["seed"])
     first = judge(program)
     if first is None:
         return program, None
     fatal = first["kind"] in ("crash", "timeout")
-    smaller = _shrink_here(judge, program, first) if fatal else judge.ask(worker.shrink, (program, first))
+    smaller = _shrink_here(judge, program, first) if fatal else judge.ask(worker.shrink, program, first)
     smallest = judge(smaller) if isinstance(smaller, Program) else None
-    return (smaller, smallest) if smallest else (program, first)
+    return (smaller, smallest) if worker.same(smallest, first) else (program, first)
 
 
 def _shrink_here(judge, program, failure):
@@ -172,6 +174,6 @@ def choose(failures, each):
 def save(directory, program, failure):
     path = pathlib.Path(directory)
     path.mkdir(parents=True, exist_ok=True)
-    (path / f"seed-{failure['seed']}.py").write_text(emit.script(program, f"{failure['kind']}: {failure['detail']}"))
+    (path / f"seed-{program.seed}.py").write_text(emit.script(program, f"{failure['kind']}: {failure['detail']}"))
     with open(path / "failures.jsonl", "a") as file:
         print(json.dumps(failure), file=file)

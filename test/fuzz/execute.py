@@ -117,7 +117,7 @@ class Comparison:
                 raise
 
     def _run(self, statement):
-        if not self.cpu.has(references(statement.args)):
+        if not self.cpu.has(references(statement.args)) or (self.uncounted and ".backward(" in statement.code):
             return
         if statement.kind == "call":
             self._run_call(statement)

@@ -53,12 +53,16 @@ def describe(seed, mismatch):
     return {"seed": seed, "kind": mismatch.kind, "detail": mismatch.detail, "code": code}
 
 
+def make(connection, seed, device, blocking):
+    prepare(blocking, os.devnull)
+    connection.send(generate(seed))
+
+
 def verdict(connection, program, device, blocking):
     """For the shrinker: one program, in a process of its own."""
     prepare(blocking, os.devnull)
     mismatch = run(program, device, blocking)
     connection.send(None if mismatch is None else describe(program.seed, mismatch))
-
 
 def shrink(connection, program, failure, device, blocking):
     """The same for a failure that kills no process: all attempts in this one."""

@@ -187,9 +187,7 @@ TEST_F(CallTest, CpuTensorsMixOnlyIfTheyAreNumbers) {
 
 TEST_F(CallTest, CpuNumbersAreNotWritten) {
   EXPECT_TRUE(contains(
-      error_of([&] {
-        key("aten::add_", "Tensor", {at::ones({}), at::empty({}, on_lazy()), 1});
-      }),
+      error_of([&] { key("aten::add_", "Tensor", {at::ones({}), at::empty({}, on_lazy()), 1}); }),
       "Expected all tensors to be on the same device"));
 }
 

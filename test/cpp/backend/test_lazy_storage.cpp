@@ -126,13 +126,14 @@ TEST_F(LazyStorageTest, FailedStorageCanBeGivenNewContents) {
 // ---- storages made behind our back ----
 
 TEST_F(LazyStorageTest, GenericStorageFactoriesMakeLazyStorages) {
-  const c10::Storage storage(c10::make_storage_impl(
-      c10::StorageImpl::use_byte_size_t(),
-      c10::SymInt(8),
-      c10::DataPtr(nullptr, lazy_device(1)),
-      nullptr,
-      true,
-      lazy_device(1)));
+  const c10::Storage storage(
+      c10::make_storage_impl(
+          c10::StorageImpl::use_byte_size_t(),
+          c10::SymInt(8),
+          c10::DataPtr(nullptr, lazy_device(1)),
+          nullptr,
+          true,
+          lazy_device(1)));
   ASSERT_NE(LazyStorageImpl::of(storage), nullptr);
   EXPECT_EQ(storage.nbytes(), 8);
 }

@@ -44,13 +44,9 @@ TEST_F(NativeMetadata, ResizeToAMemoryFormat) {
 TEST_F(NativeMetadata, ResizeToImpossibleSizesRaises) {
   at::Tensor y = to_lazy(iota({2}));
   EXPECT_THROW(y.resize_({-1}), c10::Error);
-  EXPECT_EQ(
-      error_of([&] {
-        y.resize_({2, 3}, at::MemoryFormat::ChannelsLast);
-      }),
-      error_of([&] {
-        iota({2}).resize_({2, 3}, at::MemoryFormat::ChannelsLast);
-      }));
+  EXPECT_EQ(error_of([&] { y.resize_({2, 3}, at::MemoryFormat::ChannelsLast); }), error_of([&] {
+              iota({2}).resize_({2, 3}, at::MemoryFormat::ChannelsLast);
+            }));
   expect_equal(y, iota({2}));
 }
 

@@ -55,9 +55,7 @@ TEST_F(NativeViews, MistakesRaiseAsOnTheCpu) {
   const at::Tensor cpu = iota({2, 4});
   const at::Tensor lazy = to_lazy(cpu);
   for (const View& view : std::vector<View>{
-           [](const at::Tensor& t) {
-             return t.view({3, 3});
-           },
+           [](const at::Tensor& t) { return t.view({3, 3}); },
            [](const at::Tensor& t) { return t.t().view({8}); },
            [](const at::Tensor& t) { return t.unfold(0, 5, 1); },
            [](const at::Tensor& t) { return t.as_strided({2}, {1}, -1); },

@@ -104,15 +104,11 @@ TEST_F(SignatureCacheTest, ResultThatWouldBeResizedIsReported) {
 TEST_F(SignatureCacheTest, OverlappingWritesRaiseWhatTheCpuRaises) {
   const at::Tensor expanded = lazy({1}).expand({4});
   EXPECT_TRUE(contains(
-      error_of([&] {
-        infer_call("aten::add_", "Tensor", {expanded, lazy({4}), 1});
-      }),
+      error_of([&] { infer_call("aten::add_", "Tensor", {expanded, lazy({4}), 1}); }),
       "more than one element of the written-to tensor refers to a single memory location"));
   const at::Tensor memory = lazy({5});
   EXPECT_TRUE(contains(
-      error_of([&] {
-        infer_call("aten::add_", "Tensor", {memory.slice(0, 0, 4), memory.slice(0, 1, 5), 1});
-      }),
+      error_of([&] { infer_call("aten::add_", "Tensor", {memory.slice(0, 0, 4), memory.slice(0, 1, 5), 1}); }),
       "unsupported operation"));
   EXPECT_TRUE(infer_call("aten::add_", "Tensor", {memory, memory, 1}).signature) << "a full overlap is fine";
 }
