@@ -23,7 +23,7 @@ class CallReader {
       read_argument(op.args()[i], arguments[i], written);
     }
     check_cpu_tensors();
-    if (has_shared_storage_) {
+    if (call_.any_shared_storage) {
       add_aliasing();
     }
     return std::move(call_);
@@ -94,7 +94,7 @@ class CallReader {
     if (auto* storage = LazyStorageImpl::of(&tensor)) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
-      has_shared_storage_ |= call_.op->writes() && shares_storage(*storage);
+      call_.any_shared_storage |= shares_storage(*storage, written);
     } else {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;
@@ -147,9 +147,10 @@ class CallReader {
     }
   }
 
-  bool shares_storage(const LazyStorageImpl& storage) const {
+  // With an earlier argument, and one of the two is written.
+  bool shares_storage(const LazyStorageImpl& storage, bool written) const {
     for (const TensorArg& other : call_.tensors) {
-      if (other.tensor && LazyStorageImpl::of(other.tensor) == &storage) {
+      if (other.tensor && (written || other.written) && LazyStorageImpl::of(other.tensor) == &storage) {
         return true;
       }
     }
@@ -264,7 +265,6 @@ class CallReader {
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
 
   Call call_;
-  bool has_shared_storage_ = false;
   bool foreign_dims_ = false;
   bool foreign_written_ = false;
 };

@@ -22,7 +22,8 @@ struct Call {
   // The device of the lazy tensors or of the device argument; -1 if neither.
   int device = -1;
   bool any_written = false;
-  int64_t num_elements = 0; // of all tensors together
+  bool any_shared_storage = false; // a tensor that is written shares one with another
+  int64_t num_elements = 0;        // of all tensors together
   // The device argument asks for a result elsewhere.
   bool result_elsewhere = false;
   // Why the call cannot be traced, or null.

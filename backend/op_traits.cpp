@@ -27,6 +27,8 @@ const std::vector<TraitsRow>& traits_table() {
        {.hidden_writes = {"running_mean", "running_var"}},
        "updates the running statistics"},
       {"aten::_native_batch_norm_legit", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::_batch_norm_with_update", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::_batch_norm_with_update_functional", {.infer_on_cpu = true}, kOtherShapes},
       {"aten::_linalg_svd", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_linalg_eigh", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_linalg_solve_ex", {.infer_on_cpu = true}, kOtherStrides},

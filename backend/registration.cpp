@@ -7,7 +7,7 @@
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
 #include "backend/op_registry.h"
-#include "backend/op_traits.h"
+#include "backend/traced_ops.h"
 #include "backend/tracer.h"
 #include "device/callbacks.h"
 #include "device/runtime.h"
@@ -15,37 +15,6 @@
 // Tables only: which op of the device has which kernel.
 namespace lazyplug {
 namespace {
-
-bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
-  return op.hasKernelForDispatchKey(key);
-}
-
-bool is_composite_explicit(const c10::OperatorHandle& op) {
-  return has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
-         has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
-}
-
-bool takes_generator(const OpInfo& op) {
-  for (const ArgInfo& arg : op.args()) {
-    if (arg.kind == ArgKind::kGenerator) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// The ops that the tracer takes over. What is not here either falls apart into
-// other ops, or reaches the tracer as the device's fallback.
-bool is_traced(const c10::OperatorHandle& handle) {
-  if (has_kernel(handle, c10::DispatchKey::CompositeImplicitAutograd) ||
-      !(has_kernel(handle, c10::DispatchKey::CPU) || is_composite_explicit(handle)) ||
-      handle.hasTag(at::Tag::inplace_view) || is_left_alone(handle.operator_name()) ||
-      handle.operator_name().name.starts_with("aten::_foreach_")) {
-    return false;
-  }
-  const OpInfo& op = op_info(handle);
-  return op.traceable() && !(op.random() && !takes_generator(op));
-}
 
 void register_traced_ops(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();

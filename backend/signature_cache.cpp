@@ -309,6 +309,9 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
       inference.signature = make_signature(call, stack, results, device);
       break;
     case Resized::kOut:
+      // Whether an op accepts that depends on what it checks before it resizes:
+      // better run as it is.
+      TORCH_CHECK(!call.any_shared_storage, call.op->name(), " would resize what it also reads");
       inference.resized = geometries_after(call, arguments);
       break;
     case Resized::kOther:
@@ -319,18 +322,19 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   return inference;
 }
 
-bool same_shapes(const std::vector<Geometry>& a, const std::vector<Geometry>& b) {
+// Dtypes need not agree: they do not depend on data, so the CPU's are right.
+bool same_sizes(const std::vector<Geometry>& a, const std::vector<Geometry>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Geometry& x, const Geometry& y) {
-    return x.dtype == y.dtype && x.sizes == y.sizes;
+    return x.sizes == y.sizes;
   });
 }
 
 // An argument that the CPU restrides, and Meta does not, is no contradiction.
-bool same_shapes(const Inference& meta, const Inference& cpu) {
+bool same_sizes(const Inference& meta, const Inference& cpu) {
   if (!meta.resized.empty() || !cpu.resized.empty()) {
-    return meta.resized.empty() || same_shapes(meta.resized, cpu.resized);
+    return meta.resized.empty() || same_sizes(meta.resized, cpu.resized);
   }
-  return meta.signature && cpu.signature && same_shapes(meta.signature->outputs, cpu.signature->outputs);
+  return meta.signature && cpu.signature && same_sizes(meta.signature->outputs, cpu.signature->outputs);
 }
 
 // Meta kernels do not always predict the strides of the CPU's. Where it is
@@ -345,7 +349,7 @@ Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inf
   }
   try {
     Inference exact = run_on_stand_ins(call, stack, c10::kCPU);
-    return known || same_shapes(inference, exact) ? exact : inference;
+    return known || same_sizes(inference, exact) ? exact : inference;
   } catch (...) {
     return inference; // zeros are no arguments for every op
   }

@@ -55,7 +55,9 @@ def main():
     driver = Driver(arguments.seed, last, arguments.device, arguments.blocking, arguments.jobs, arguments.timeout)
     failures = driver.run()
     seconds = time.monotonic() - start
-    print(f"{arguments.n} programs in {seconds:.0f} s ({arguments.n / seconds:.0f}/s): {len(failures)} failed", flush=True)
+    print(
+        f"{arguments.n} programs in {seconds:.0f} s ({arguments.n / seconds:.0f}/s): {len(failures)} failed", flush=True
+    )
     _shrink_all(driver, arguments)
     return bool(failures)
 

@@ -1,15 +1,22 @@
 """The ops that programs are made of: tables of names and templates."""
 
-UNARY = """abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
-atanh sigmoid erf erfc floor ceil round trunc frac sign sgn reciprocal square logical_not bitwise_not conj_physical
-digamma lgamma i0 sinc deg2rad logit nan_to_num""".split()
-UNARY_WITHOUT_IN_PLACE = "isnan isinf isfinite positive angle relu signbit isneginf isposinf".split()
 
-BINARY = """add sub mul div floor_divide remainder fmod pow atan2 hypot copysign nextafter eq ne lt le gt ge logical_and
-logical_or logical_xor bitwise_and bitwise_or bitwise_xor ldexp xlogy heaviside gcd lcm float_power""".split()
-BINARY_WITHOUT_IN_PLACE = "maximum minimum fmax fmin logaddexp rsub".split()
-COMMON_BINARY = "add sub mul div eq gt lt logical_and".split()
-OPERATORS = "+ - * / // % & | ^ < <= == != > >=".split()
+def _names(text):
+    return text.split()
+
+
+UNARY = _names("""
+abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
+atanh sigmoid erf erfc floor ceil round trunc frac sign sgn reciprocal square logical_not bitwise_not conj_physical
+digamma lgamma i0 sinc deg2rad logit nan_to_num""")
+UNARY_WITHOUT_IN_PLACE = _names("isnan isinf isfinite positive angle relu signbit isneginf isposinf")
+
+BINARY = _names("""
+add sub mul div floor_divide remainder fmod pow atan2 hypot copysign nextafter eq ne lt le gt ge logical_and
+logical_or logical_xor bitwise_and bitwise_or bitwise_xor ldexp xlogy heaviside gcd lcm float_power""")
+BINARY_WITHOUT_IN_PLACE = _names("maximum minimum fmax fmin logaddexp rsub")
+COMMON_BINARY = _names("add sub mul div eq gt lt logical_and")
+OPERATORS = _names("+ - * / // % & | ^ < <= == != > >=")
 
 TERNARY = [
     "torch.addcmul({0}, {1}, {2}, value={3})",
@@ -33,11 +40,12 @@ TERNARY_IN_PLACE = [
 ]
 
 # {0} tensor, {1} dimension, {2} keepdim
-REDUCTIONS = """sum prod mean amax amin any all std var nansum logsumexp argmax argmin count_nonzero norm""".split()
-FULL_REDUCTIONS = """sum prod mean max min amax amin any all std var median nansum argmax argmin count_nonzero norm
-nanmedian""".split()
-PAIR_REDUCTIONS = "max min median mode sort cummax cummin nanmedian".split()
-SCANS = "cumsum cumprod logcumsumexp softmax log_softmax".split()
+REDUCTIONS = _names("""sum prod mean amax amin any all std var nansum logsumexp argmax argmin count_nonzero norm""")
+FULL_REDUCTIONS = _names("""
+sum prod mean max min amax amin any all std var median nansum argmax argmin count_nonzero norm
+nanmedian""")
+PAIR_REDUCTIONS = _names("max min median mode sort cummax cummin nanmedian")
+SCANS = _names("cumsum cumprod logcumsumexp softmax log_softmax")
 WITH_KEEPDIM = set(REDUCTIONS) - {"count_nonzero", "norm"} | {"max", "min", "median", "mode", "nanmedian"}
 
 # One tensor in, a new one out.

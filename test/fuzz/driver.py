@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import multiprocessing.connection
+import os
 import pathlib
 import re
 import signal
@@ -39,7 +40,8 @@ def cause_of_death(process, stderr=None):
 
 class Worker:
     def __init__(self, driver):
-        self.stderr = tempfile.NamedTemporaryFile(prefix="fuzz", delete=False).name
+        descriptor, self.stderr = tempfile.mkstemp(prefix="fuzz")
+        os.close(descriptor)
         self.shared = worker.Shared(_processes)
         self.connection, theirs = _processes.Pipe()
         args = (self.shared, driver.counter, driver.last, driver.device, driver.blocking, theirs, self.stderr)
@@ -82,10 +84,12 @@ class Driver:
         try:
             failure = each.connection.recv()
         except (EOFError, OSError):
-            return self._bury(each, "crash", cause_of_death(each.process, each.stderr))
-        if failure is None:
-            return self._remove(each)
-        self.failures.append(failure)
+            self._bury(each, "crash", cause_of_death(each.process, each.stderr))
+        else:
+            if failure is None:
+                self._remove(each)
+            else:
+                self.failures.append(failure)
 
     def _bury(self, each, kind, detail):
         self.failures.append({"seed": each.shared.seed.value, "kind": kind, "detail": detail, "code": ""})
@@ -143,6 +147,8 @@ def shrink(failure, device, blocking):
     """Returns the smallest program found and its failure, or None for it if the seed alone does not fail."""
     judge = Judge(device, blocking)
     program = judge.ask(worker.make, failure["seed"])
+    if not isinstance(program, Program):  # it kills the CPU
+        return Program(failure["seed"], ()), None
     first = judge(program)
     if first is None:
         return program, None

@@ -109,7 +109,9 @@ def script(program, mismatch=None, raising=()):
     """A whole script; statements in `raising` are expected to raise."""
     title = f"Seed {program.seed}." + (f" {_oneline(mismatch)}" if mismatch else "")
     body = "\n".join(_guarded(program.statements, raising))
-    shows = "\n".join(f'if "{name}" in globals():\n    show("{name}")' for name in dict.fromkeys(_names(program.statements)))
+    shows = "\n".join(
+        f'if "{name}" in globals():\n    show("{name}")' for name in dict.fromkeys(_names(program.statements))
+    )
     return f"{_HEAD.format(title=title)}{body}\n{shows}\n"
 
 

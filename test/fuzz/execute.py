@@ -180,6 +180,8 @@ class Comparison:
             raise Mismatch("no error", f"not raised in blocking mode: {_told(error)}", statement)
         self.uncounted = self.uncounted or bool(statement.writes)
         targets = [self.other.variables[name] for name in statement.writes if name in self.other.variables]
+        if ".backward(" in statement.code:
+            targets = [t.grad for t in self.other.variables.values() if t.grad is not None]
         self.suspects.append(Suspect(statement, error, tensors_in(actual) + targets))
         if not self.program.read_errors_late:
             self._check_suspects()

@@ -66,7 +66,9 @@ class Generator:
         chance = self.rng.random()
         if chance < 0.25:
             return self.scalar()
-        if chance < 0.32 and (scalars := [n for n in self.host if n in self.machine.variables and self.value(n).dim() == 0]):
+        if chance < 0.32 and (
+            scalars := [n for n in self.host if n in self.machine.variables and self.value(n).dim() == 0]
+        ):
             return Ref(self.rng.choice(sorted(scalars)))
         return Ref(self.like(name) or name)
 
@@ -175,7 +177,9 @@ class Generator:
     def several_views(self):
         name = self.tensor(lambda t: t.dim() > 0)
         if name:
-            code = self.rng.choice(["{0}.unbind({1})", "{0}.chunk(2, {1})", "{0}.split(1, {1})", "{0}.tensor_split(2, {1})"])
+            code = self.rng.choice(
+                ["{0}.unbind({1})", "{0}.chunk(2, {1})", "{0}.split(1, {1})", "{0}.tensor_split(2, {1})"]
+            )
             self.add(code, Ref(name), views.draw_dim(self.rng, self.value(name)), results=2)
 
     def unary(self):
@@ -283,7 +287,9 @@ class Generator:
         target = self.tensor()
         source = self.like(target) or target
         if _is_castable(self.value(source), self.value(target).dtype):
-            code = self.rng.choice(["{0}.copy_({1})", "{0}.copy_({1})", "{0}.data.copy_({1})", "{0}.detach().copy_({1})"])
+            code = self.rng.choice(
+                ["{0}.copy_({1})", "{0}.copy_({1})", "{0}.data.copy_({1})", "{0}.detach().copy_({1})"]
+            )
             self.add(code, Ref(target), Ref(source), writes=(target,))
 
     def fill(self):
@@ -349,13 +355,14 @@ class Generator:
         value = self.operand(name)
         if isinstance(value, Ref) and not _is_castable(self.value(value.name), tensor.dtype):
             value = 1
-        if not isinstance(value, Ref) or self._is_scalar_with_gradient(value):
+        if not isinstance(value, Ref) or self._is_filled_on_the_cpu(value, name):
             value = self._scalar_for(name)
         self.add("{0}[{1}] = {2}", Ref(name), index, value, writes=(name,), fragile=True)
 
-    def _is_scalar_with_gradient(self, value):
-        """Assigned to a part of a tensor, it is a fill on the CPU and a copy on other devices."""
-        return self.value(value.name).dim() == 0 and self.value(value.name).requires_grad
+    def _is_filled_on_the_cpu(self, value, name):
+        """A scalar assigned to a part of a tensor is a fill on the CPU and a copy on other devices, which differ."""
+        scalar = self.value(value.name)
+        return scalar.dim() == 0 and (scalar.requires_grad or self._share(name, [value]))
 
     def indexed(self):
         """The named indexing ops, with the index as a tensor."""
@@ -381,7 +388,9 @@ class Generator:
         if chance < 0.4 and _can_grow(tensor):
             self.add("{0}.resize_({1}).fill_({2})", Ref(name), self.shape(), 1, writes=(name,), fragile=True)
         elif chance < 0.7 and self.value(other.name).dtype == tensor.dtype:
-            code = self.rng.choice(["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage(), 0, (min(1, {1}.numel()),))"])
+            code = self.rng.choice(
+                ["{0}.set_({1})", "{0}.data = {1}", "{0}.set_({1}.untyped_storage(), 0, (min(1, {1}.numel()),))"]
+            )
             self.add(code, Ref(name), other, writes=(name,), fragile=True)
         else:
             codes = ["{0}.t_()", "{0}.squeeze_()", "{0}.unsqueeze_(0)", "{0}.transpose_(0, -1)", "{0}.detach_()"]
@@ -414,7 +423,9 @@ class Generator:
     def foreach(self):
         name = self.tensor()
         other = self.tensor()
-        code = self.rng.choice(["torch._foreach_{}_([{{0}}, {{1}}], {{2}})", "torch._foreach_{}([{{0}}, {{1}}], {{2}})"])
+        code = self.rng.choice(
+            ["torch._foreach_{}_([{{0}}, {{1}}], {{2}})", "torch._foreach_{}([{{0}}, {{1}}], {{2}})"]
+        )
         in_place = "_(" in code
         writes = (name, other) if in_place else ()
         op = self.rng.choice(["add", "mul", "sub", "div"])
@@ -569,7 +580,7 @@ def _is_castable(tensor, dtype):
     numbers = tensor.detach().resolve_conj().resolve_neg()
     numbers = torch.view_as_real(numbers) if tensor.is_complex() else numbers
     low, high = numbers.double().min().item(), numbers.double().max().item()
-    return -100 < low and high < 100 and (dtype is not torch.uint8 or low >= 0)
+    return low > -100 and high < 100 and (dtype is not torch.uint8 or low >= 0)
 
 
 def generate(seed):

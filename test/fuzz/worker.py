@@ -64,6 +64,7 @@ def verdict(connection, program, device, blocking):
     mismatch = run(program, device, blocking)
     connection.send(None if mismatch is None else describe(program.seed, mismatch))
 
+
 def shrink(connection, program, failure, device, blocking):
     """The same for a failure that kills no process: all attempts in this one."""
     prepare(blocking, os.devnull)

@@ -14,7 +14,9 @@ PROGRAMS = 1500
 
 def fuzz(*options, directory):
     command = [sys.executable, "-m", "fuzz", "--device", DEVICE, "--save", str(directory), *options]
-    return subprocess.run(command, cwd=TESTS, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=TESTS, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("mode", ("normal", "blocking"))
