@@ -90,7 +90,10 @@ class CpuCall {
     if (!tensor.defined() || tensor.device().type() != kLazyDevice) {
       return tensor;
     }
-    at::Tensor cpu = cpu_alias(tensor, for_write);
+    at::Tensor& cpu = cpu_tensors_[tensor.unsafeGetTensorImpl()];
+    if (!cpu.defined()) {
+      cpu = cpu_alias(tensor, for_write || op_.writes());
+    }
     if (for_write) {
       written_.emplace_back(tensor, cpu);
     }
@@ -158,7 +161,9 @@ class CpuCall {
   const OpInfo& op_;
   c10::Stack* stack_;
   c10::DeviceIndex device_ = 0;
-  std::vector<std::pair<at::Tensor, at::Tensor>> written_;            // lazy, CPU
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
+  // By lazy tensor: ops treat a tensor that is passed twice in its own way.
+  std::unordered_map<c10::TensorImpl*, at::Tensor> cpu_tensors_;
   std::unordered_map<c10::StorageImpl*, c10::Storage> lazy_storages_; // by CPU storage
   std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_;     // by CPU tensor
 };

@@ -74,9 +74,19 @@ class StandInArguments {
       tensors_.emplace_back();
       return value;
     }
-    auto* storage = LazyStorageImpl::of(tensor);
-    tensors_.push_back(storage ? stand_in(*tensor, *storage) : value.toTensor());
+    tensors_.push_back(find_or_make(*tensor, value));
     return tensors_.back();
+  }
+
+  // A tensor that is passed twice is one tensor here too: ops tell the difference.
+  at::Tensor find_or_make(const c10::TensorImpl& tensor, const c10::IValue& value) {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (call_.tensors[i].tensor == &tensor) {
+        return tensors_[i];
+      }
+    }
+    auto* storage = LazyStorageImpl::of(&tensor);
+    return storage ? stand_in(tensor, *storage) : value.toTensor();
   }
 
   at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
