@@ -170,6 +170,7 @@ class CallReader {
           add_word(j);
           add_word(static_cast<uint64_t>(tensor->storage_offset()));
           add_word(static_cast<uint64_t>(other->storage_offset()));
+          add_word(tensor == other);
         }
       }
     }

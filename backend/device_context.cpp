@@ -124,6 +124,7 @@ std::vector<at::Tensor> DeviceContext::record(
   for (const TensorArg& arg : args) {
     operands.push_back(read(arg));
   }
+  keep_identities(args, operands);
   const auto written = written_storages(args);
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   recorded.add();
@@ -142,6 +143,23 @@ std::vector<at::Tensor> DeviceContext::record(
     flush();
   }
   return outputs;
+}
+
+// Kernels that write ask whether two arguments are one tensor. One tensor that
+// is read twice becomes one operand, and different tensors different ones.
+void DeviceContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (size_t j = 0; args[i].tensor && j < i; ++j) {
+      if (!args[j].tensor || !(args[i].written || args[j].written) || !(operands[i].value == operands[j].value)) {
+        continue;
+      }
+      if (args[i].tensor == args[j].tensor) {
+        operands[i].view = operands[j].view;
+      } else if (!operands[i].view && !operands[j].view) {
+        operands[i].view = trace_.own(Geometry::of(*args[i].tensor));
+      }
+    }
+  }
 }
 
 DeviceContext::Written DeviceContext::written_storages(c10::ArrayRef<TensorArg> args) {

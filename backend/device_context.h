@@ -96,6 +96,7 @@ class DeviceContext {
 
   // The distinct storages that a call writes, in the order of its operands.
   static Written written_storages(c10::ArrayRef<TensorArg> args);
+  void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
   bool is_full();
   void wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock);
   void wait_for_run(Lock& lock);

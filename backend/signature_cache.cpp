@@ -347,6 +347,12 @@ bool same_sizes(const Inference& meta, const Inference& cpu) {
   return meta.signature && cpu.signature && same_sizes(meta.signature->outputs, cpu.signature->outputs);
 }
 
+bool reads_mask(const Call& call) {
+  return std::any_of(call.tensors.begin(), call.tensors.end(), [](const TensorArg& arg) {
+    return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
+  });
+}
+
 // Meta kernels do not always predict the strides of the CPU's. Where it is
 // cheap, or the Meta kernel is known to be wrong, the CPU kernel itself is asked.
 Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
@@ -354,7 +360,7 @@ Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inf
   const bool known = call.op->infer_on_cpu();
   // Kernels of other libraries may do more than compute.
   const bool cheap = call.num_elements <= kCheap && call.op->base_name().starts_with("aten::");
-  if (!known && (!cheap || call.op->shape_may_depend_on_data())) {
+  if (!known && (!cheap || (call.op->shape_may_depend_on_data() && reads_mask(call)))) {
     return inference;
   }
   try {

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace lazyplug {
+namespace {
+
+uint64_t first_with_view(c10::ArrayRef<Operand> operands, const Geometry* view) {
+  uint64_t i = 0;
+  while (operands[i].view != view) {
+    ++i;
+  }
+  return i;
+}
+
+} // namespace
 
 Value Trace::add_device_data(at::Tensor data, Geometry layout) {
   Node node;
@@ -43,9 +54,7 @@ NodeId Trace::add_call(
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   scalars_.insert(scalars_.end(), scalars.begin(), scalars.end());
   hash_ = hash_combine(hash_, signature->hash);
-  for (const Operand& operand : operands) {
-    hash_operand(operand);
-  }
+  hash_operands(node);
   node.first_written = static_cast<uint32_t>(written_layouts_.size());
   if (num_written > 0) {
     for (Value value : written_values(node)) {
@@ -58,12 +67,17 @@ NodeId Trace::add_call(
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
-void Trace::hash_operand(const Operand& operand) {
-  const uint64_t word = static_cast<uint64_t>(operand.value.node) << 32 |
-                        static_cast<uint64_t>(operand.value.output) << 1 | (operand.view != nullptr);
-  hash_ = hash_combine(hash_, word);
-  if (operand.view) {
-    hash_ = hash_combine(hash_, *operand.view);
+void Trace::hash_operands(const Node& node) {
+  const auto operands = this->operands(node);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& operand = operands[i];
+    const uint64_t word = static_cast<uint64_t>(operand.value.node) << 32 |
+                          static_cast<uint64_t>(operand.value.output) << 1 | (operand.view != nullptr);
+    hash_ = hash_combine(hash_, word);
+    if (operand.view) {
+      hash_ = hash_combine(hash_, *operand.view);
+      hash_ = hash_combine(hash_, first_with_view(operands, operand.view));
+    }
   }
 }
 

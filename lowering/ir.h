@@ -31,7 +31,9 @@ struct Value {
 // operand without a value.
 struct Operand {
   Value value;
-  const Geometry* view = nullptr; // owned by the trace; null: the value itself
+  // Owned by the trace; null: the value itself. Operands of one call with one
+  // view are one tensor.
+  const Geometry* view = nullptr;
 };
 
 enum class NodeKind : uint8_t {
@@ -128,7 +130,7 @@ class Trace {
   }
 
  private:
-  void hash_operand(const Operand& operand);
+  void hash_operands(const Node& node);
 
   std::vector<Node> nodes_;
   std::vector<Operand> operands_;

@@ -206,6 +206,10 @@ JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owne
   if (!operand.view) {
     return base;
   }
+  auto& result = views_[operand.view];
+  if (result) {
+    return result; // one tensor, passed twice
+  }
   const Geometry& layout = trace_.layout(value);
   const Geometry& view = *operand.view;
   auto* node = add_node(
@@ -222,7 +226,7 @@ JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owne
        constant(view.wrapped_number)},
       1,
       view_kernel(id, layout, view));
-  return node->output();
+  return result = node->output();
 }
 
 JitValue* LoweringContext::operand_list(NodeId id, c10::ArrayRef<Operand> operands, const Owned& owned) {

@@ -66,6 +66,7 @@ class LoweringContext {
   LoweredGraph lowered_;
   std::vector<std::vector<torch::jit::Value*>> values_; // by node, by output
   std::vector<torch::jit::Value*> scalars_;
+  std::unordered_map<const Geometry*, torch::jit::Value*> views_;
 };
 
 } // namespace lazyplug

@@ -32,6 +32,8 @@ at::Tensor& set_storage(
   Geometry geometry = Geometry::contiguous(self.scalar_type(), size);
   if (stride.data()) {
     geometry.strides = stride;
+  } else if (self.sizes() == size) {
+    geometry.strides = self.strides(); // as eager: nothing is resized
   }
   geometry.offset = storage_offset;
   resize_to(*self.unsafeGetTensorImpl(), geometry);
