@@ -347,8 +347,9 @@ bool same_sizes(const Inference& meta, const Inference& cpu) {
   return meta.signature && cpu.signature && same_sizes(meta.signature->outputs, cpu.signature->outputs);
 }
 
+// The first tensor is what is indexed, or masked.
 bool reads_mask(const Call& call) {
-  return std::any_of(call.tensors.begin(), call.tensors.end(), [](const TensorArg& arg) {
+  return std::any_of(std::next(call.tensors.begin()), call.tensors.end(), [](const TensorArg& arg) {
     return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
   });
 }
