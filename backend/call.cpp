@@ -94,7 +94,7 @@ class CallReader {
     if (auto* storage = LazyStorageImpl::of(&tensor)) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
-      call_.any_shared_storage |= shares_storage(*storage, written);
+      call_.any_shared_storage |= call_.op->writes() && shares_storage(*storage, written);
     } else {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;

@@ -124,7 +124,9 @@ std::vector<at::Tensor> DeviceContext::record(
   for (const TensorArg& arg : args) {
     operands.push_back(read(arg));
   }
-  keep_identities(args, operands);
+  if (!signature->written.empty()) {
+    keep_identities(args, operands);
+  }
   const auto written = written_storages(args);
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   recorded.add();

@@ -17,6 +17,16 @@
 namespace lazyplug {
 namespace {
 
+// A lazy storage over memory that is there already.
+c10::Storage adopt(const c10::Storage& memory, c10::DeviceIndex device) {
+  auto storage = c10::make_intrusive<LazyStorageImpl>(
+      memory.nbytes(),
+      c10::Device(kLazyDevice, device),
+      /*resizable=*/true);
+  storage->context().adopt(*storage, memory);
+  return c10::Storage(std::move(storage));
+}
+
 // One run of an op on the CPU: lazy arguments in, lazy results out.
 class CpuCall {
  public:
@@ -150,12 +160,7 @@ class CpuCall {
     if (found != lazy_storages_.end()) {
       return found->second;
     }
-    auto storage = c10::make_intrusive<LazyStorageImpl>(
-        cpu.storage().nbytes(),
-        c10::Device(kLazyDevice, device_),
-        /*resizable=*/true);
-    storage->context().adopt(*storage, cpu.storage());
-    return lazy_storages_.emplace(key, c10::Storage(std::move(storage))).first->second;
+    return lazy_storages_.emplace(key, adopt(cpu.storage(), device_)).first->second;
   }
 
   const OpInfo& op_;
@@ -242,12 +247,7 @@ at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
 }
 
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
-  auto storage = c10::make_intrusive<LazyStorageImpl>(
-      tensor.storage().nbytes(),
-      c10::Device(kLazyDevice, device),
-      /*resizable=*/true);
-  storage->context().adopt(*storage, tensor.storage());
-  return make_lazy_tensor(c10::Storage(std::move(storage)), Geometry::of(*tensor.unsafeGetTensorImpl()));
+  return make_lazy_tensor(adopt(tensor.storage(), device), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 } // namespace lazyplug
