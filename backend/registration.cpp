@@ -3,6 +3,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
+#include "backend/autocast.h"
 #include "backend/device_context.h"
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
@@ -62,6 +63,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&trace_unregistered>());
+}
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  register_autocast_ops(m);
+}
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
 }
 
 DeviceCallbacks callbacks() {
