@@ -13,11 +13,11 @@ namespace lazyplug {
 namespace {
 
 // Layout of get_state(); the bytes are in the order of this machine.
-struct State {
+struct SavedState {
   uint64_t seed;
   uint64_t offset;
 };
-static_assert(sizeof(State) == 16);
+static_assert(sizeof(SavedState) == 16);
 
 // The splitmix64 finalizer (Steele, Lea and Flood 2014): a bijection in which every input bit flips half the output.
 uint64_t mix(uint64_t x) {
@@ -27,7 +27,7 @@ uint64_t mix(uint64_t x) {
 }
 
 // Mixed twice, so that the tickets of neighbouring seeds are no shifted copies of each other.
-uint64_t ticket(State state) {
+uint64_t ticket(SavedState state) {
   constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15ULL;
   return mix(mix(state.seed + kGoldenGamma) + (state.offset + 1) * kGoldenGamma);
 }
@@ -52,29 +52,29 @@ c10::DeviceType LazyGeneratorImpl::device_type() {
 }
 
 void LazyGeneratorImpl::set_current_seed(uint64_t seed) {
-  seed_ = seed;
-  offset_ = 0;
+  state_->seed = seed;
+  state_->offset = 0;
 }
 
 uint64_t LazyGeneratorImpl::current_seed() const {
-  return seed_;
+  return state_->seed;
 }
 
 uint64_t LazyGeneratorImpl::seed() {
   set_current_seed(c10::detail::getNonDeterministicRandom());
-  return seed_;
+  return state_->seed;
 }
 
 void LazyGeneratorImpl::set_offset(uint64_t offset) {
-  offset_ = offset;
+  state_->offset = offset;
 }
 
 uint64_t LazyGeneratorImpl::get_offset() const {
-  return offset_;
+  return state_->offset;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> LazyGeneratorImpl::get_state() const {
-  const State state{seed_, offset_};
+  const SavedState state{state_->seed, state_->offset};
   at::TensorBase tensor = at::detail::empty_cpu({sizeof(state)}, at::kByte);
   std::memcpy(tensor.mutable_data_ptr(), &state, sizeof(state));
   return tensor.getIntrusivePtr();
@@ -82,7 +82,7 @@ c10::intrusive_ptr<c10::TensorImpl> LazyGeneratorImpl::get_state() const {
 
 void LazyGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
   at::detail::check_rng_state(new_state);
-  State state{};
+  SavedState state{};
   TORCH_CHECK(
       new_state.numel() == sizeof(state),
       "the RNG state of a lazy device has ",
@@ -90,18 +90,30 @@ void LazyGeneratorImpl::set_state(const c10::TensorImpl& new_state) {
       " bytes, but got ",
       new_state.numel());
   std::memcpy(&state, new_state.data(), sizeof(state));
-  seed_ = state.seed;
-  offset_ = state.offset;
+  state_->seed = state.seed;
+  state_->offset = state.offset;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> LazyGeneratorImpl::graphsafe_get_state() const {
+  auto sharing = c10::make_intrusive<LazyGeneratorImpl>(device().index());
+  sharing->state_ = state_;
+  return sharing;
+}
+
+void LazyGeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) {
+  const auto* other = dynamic_cast<const LazyGeneratorImpl*>(new_state.get());
+  TORCH_CHECK(other != nullptr, "expected the generator of a lazy device, but got one for ", new_state->device());
+  state_ = other->state_;
 }
 
 uint64_t LazyGeneratorImpl::next_ticket() {
-  return ticket({seed_, offset_++});
+  return ticket({state_->seed, state_->offset++});
 }
 
 LazyGeneratorImpl* LazyGeneratorImpl::clone_impl() const {
   auto* clone = new LazyGeneratorImpl(device().index());
-  clone->seed_ = seed_.load();
-  clone->offset_ = offset_.load();
+  clone->state_->seed = state_->seed.load();
+  clone->state_->offset = state_->offset.load();
   return clone;
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace lazyplug {
@@ -14,7 +15,7 @@ namespace lazyplug {
 // anything to wait for.
 //
 // Locking: as PyTorch demands of generators, whoever changes the state or takes a ticket holds mutex_; the members
-// do not lock it themselves. Reading the seed or the offset alone needs no lock.
+// do not lock it themselves. Reading the seed or the offset alone needs no lock, except against graphsafe_set_state.
 class LazyGeneratorImpl final : public c10::GeneratorImpl {
  public:
   explicit LazyGeneratorImpl(c10::DeviceIndex device);
@@ -33,14 +34,23 @@ class LazyGeneratorImpl final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   void set_state(const c10::TensorImpl& new_state) override;
 
+  // A generator that shares its state with this one, whichever of the two is used; and the other way round, sharing
+  // the state of a generator from now on. torch.compile keeps the numbers of checkpointed regions apart in this way.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
+
   // The ticket of the next random operation; advances the offset by one.
   uint64_t next_ticket();
 
  private:
+  struct State {
+    std::atomic<uint64_t> seed{c10::default_rng_seed_val};
+    std::atomic<uint64_t> offset{0};
+  };
+
   LazyGeneratorImpl* clone_impl() const override;
 
-  std::atomic<uint64_t> seed_{c10::default_rng_seed_val};
-  std::atomic<uint64_t> offset_{0};
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // The generator that operations use when they are given none; -1 means the current device.

@@ -34,13 +34,15 @@ from torch_lazyplug import _registration  # noqa: E402
 
 _registration.register_backend()
 
-from torch_lazyplug import accessors, config, debug, deepcopy, lazy, metrics  # noqa: E402
+from torch_lazyplug import accessors, config, debug, deepcopy, dynamo, fake_tensors, lazy, metrics  # noqa: E402
 from torch_lazyplug.debug import get_tensors_text  # noqa: E402
 from torch_lazyplug.metrics import metrics_report  # noqa: E402
 from torch_lazyplug.sync import get_tensor_id, mark_step, save, sync_multi, to_cpu, wait_device_ops  # noqa: E402
 
 accessors.install()
 deepcopy.install()
+fake_tensors.install()
+dynamo.install()
 
 __all__ = [
     "config",

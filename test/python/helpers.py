@@ -8,6 +8,10 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -86,6 +90,19 @@ def live_nodes():
 def resident_bytes():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# Other processes -----------------------------------------------------------------------------------------------------
+
+
+def run_fresh(code, devices=1, **environment):
+    """Runs code in an interpreter of its own, with the given number of devices. Returns its standard output."""
+    root = Path(torch_lazyplug.__file__).resolve().parents[1]
+    env = {**os.environ, "LAZYPLUG_DEVICE_COUNT": str(devices), "PYTHONPATH": str(root), **environment}
+    code = "import torch, torch_lazyplug\n" + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # Comparison with the CPU ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import work
+from helpers import run_fresh, work
 
 import torch_lazyplug
 
@@ -22,14 +22,6 @@ BAD_FORK = (
     "Cannot re-initialize LAZY in forked subprocess. To use LAZY with multiprocessing, "
     "you must use the 'spawn' start method"
 )
-
-
-def run_fresh(code, devices=1):
-    """Runs code in an interpreter of its own, with the given number of devices."""
-    env = {**os.environ, "LAZYPLUG_DEVICE_COUNT": str(devices), "PYTHONPATH": str(PACKAGE_ROOT)}
-    code = "import torch, torch_lazyplug\n" + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
 
 
 # Devices -------------------------------------------------------------------------------------------------------------
@@ -321,6 +313,20 @@ def test_generator_can_be_pickled():
     assert torch.equal(restored.get_state(), generator.get_state())
     with pytest.raises(RuntimeError, match="16 bytes, but got 3"):
         restored.set_state(torch.zeros(3, dtype=torch.uint8))
+
+
+def test_generators_that_share_their_state():
+    generator = torch.Generator("lazy").manual_seed(3)
+    sharing = generator.graphsafe_get_state()
+    first, second = (torch.rand(4, device="lazy", generator=generator).tolist() for _ in range(2))
+    assert sharing.get_offset() == generator.get_offset() == 2
+    sharing.manual_seed(3)
+    assert torch.rand(4, device="lazy", generator=generator).tolist() == first
+    other = torch.Generator("lazy")
+    other.graphsafe_set_state(generator)
+    assert torch.rand(4, device="lazy", generator=other).tolist() == second
+    with pytest.raises(RuntimeError, match="generator of a lazy device, but got one for cpu"):
+        generator.graphsafe_set_state(torch.Generator())
 
 
 def test_generator_of_every_device():

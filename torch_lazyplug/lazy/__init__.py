@@ -14,14 +14,19 @@ from torch_lazyplug.lazy._state import (
     is_initialized,
 )
 from torch_lazyplug.lazy.devices import *  # noqa: F403
+from torch_lazyplug.lazy.devices import _exchange_device, _maybe_exchange_device
 from torch_lazyplug.lazy.random import *  # noqa: F403
+from torch_lazyplug.lazy.random import _get_generator
 from torch_lazyplug.lazy.streams import *  # noqa: F403
 
 __all__ = [
     "DeferredLazyCallError",
+    "_exchange_device",
+    "_get_generator",
     "_is_in_bad_fork",
     "_lazy_call",
     "_lazy_init",
+    "_maybe_exchange_device",
     "default_generators",  # noqa: F405  (see __getattr__)
     "init",
     "is_initialized",

@@ -59,6 +59,15 @@ def set_device(device: DeviceLike) -> None:
         _C._device.set_device(index)
 
 
+def _exchange_device(index: int) -> int:
+    """Makes a device current in this thread, and returns the previous one. A negative index changes nothing."""
+    _lazy_init()
+    return _C._device.maybe_exchange_device(index)
+
+
+_maybe_exchange_device = _exchange_device
+
+
 class device:  # noqa: N801
     """Context manager that makes a device current. ``None`` and negative indices change nothing."""
 
@@ -67,11 +76,10 @@ class device:  # noqa: N801
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        _lazy_init()
-        self.prev_idx = _C._device.maybe_exchange_device(self.idx)
+        self.prev_idx = _exchange_device(self.idx)
 
     def __exit__(self, *exc_info: object) -> None:
-        _C._device.maybe_exchange_device(self.prev_idx)
+        _exchange_device(self.prev_idx)
 
 
 class device_of(device):  # noqa: N801

@@ -29,14 +29,15 @@ def default_generators() -> tuple[torch.Generator, ...]:
     return tuple(_C._device.default_generator(index) for index in range(_C._device.device_count()))
 
 
-def _default_generator(device: DeviceLike = None) -> torch.Generator:
+def _get_generator(device: DeviceLike = None) -> torch.Generator:
+    """The default generator of a device."""
     return _C._device.default_generator(_get_device_index(device, optional=True))
 
 
 def get_rng_state(device: DeviceLike = "lazy") -> torch.Tensor:
     """The state of the device's generator, as a ``ByteTensor`` on the CPU."""
     _lazy_init()
-    return _default_generator(device).get_state()
+    return _get_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -48,7 +49,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "lazy") -> None:
     """Sets the state of the device's generator to one that ``get_rng_state`` returned."""
     _lazy_init()
-    _default_generator(device).set_state(new_state)
+    _get_generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
@@ -59,7 +60,7 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 def manual_seed(seed: int) -> None:
     """Seeds the generator of the current device."""
-    _default_generator().manual_seed(int(seed))
+    _get_generator().manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -70,15 +71,15 @@ def manual_seed_all(seed: int) -> None:
 
 def seed() -> None:
     """Seeds the generator of the current device with a random number."""
-    _default_generator().seed()
+    _get_generator().seed()
 
 
 def seed_all() -> None:
     """Seeds the generators of all devices with one random number."""
-    manual_seed_all(_default_generator(0).seed())
+    manual_seed_all(_get_generator(0).seed())
 
 
 def initial_seed() -> int:
     """The seed of the current device's generator."""
     _lazy_init()
-    return _default_generator().initial_seed()
+    return _get_generator().initial_seed()

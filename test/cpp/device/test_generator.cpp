@@ -43,6 +43,22 @@ TEST(Generator, TicketsFollowFromTheState) {
   EXPECT_EQ(second, next_random_ticket(b, 0));
 }
 
+TEST(Generator, GraphsafeStatesAreShared) {
+  at::Generator a = seeded(5);
+  const at::Generator sharing = a.graphsafe_get_state();
+  next_random_ticket(a, 0);
+  EXPECT_EQ(sharing.get_offset(), 1);
+
+  at::Generator b = seeded(9);
+  b.graphsafe_set_state(a);
+  next_random_ticket(b, 0);
+  EXPECT_EQ(a.get_offset(), 2);
+  b.graphsafe_set_state(seeded(9));
+  next_random_ticket(b, 0);
+  EXPECT_EQ(a.get_offset(), 2);
+  EXPECT_THROW(b.graphsafe_set_state(at::detail::createCPUGenerator()), c10::Error);
+}
+
 // Every (seed, offset) of a small square gets a ticket of its own, whose bits look random.
 TEST(Generator, TicketsAreWellMixed) {
   constexpr int kSide = 128;

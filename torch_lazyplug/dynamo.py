@@ -1,0 +1,138 @@
+"""``torch.compile`` for the lazy device.
+
+Dynamo learns which streams, events and queries are the device's, so that they cause no graph breaks. Inductor has no
+code generator for the device, so a graph with lazy tensors that is meant for it is recorded and compiled by the device
+itself, with a warning. Neither is imported for this: the registration waits until somebody else does that.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_iter
+
+from torch_lazyplug import lazy
+from torch_lazyplug.import_hooks import after_import
+from torch_lazyplug.lazy._utils import DeviceLike
+
+_NO_INDUCTOR = (
+    "torch.compile: Inductor generates no code for the lazy device, so the captured graph runs as with "
+    'backend="aot_eager": the device records, compiles and caches it like any other work. '
+    'Pass backend="aot_eager" to silence this warning.'
+)
+
+
+def install() -> None:
+    """Registers the device with Dynamo and Inductor as soon as they are imported."""
+    after_import("torch._dynamo", _register_with_dynamo)
+    after_import("torch._inductor.compile_fx", _divert_from_inductor)
+
+
+def _register_with_dynamo() -> None:
+    from torch._dynamo.decorators import substitute_in_graph
+    from torch._dynamo.device_interface import register_interface_for_device
+    from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
+
+    interface = _device_interface()
+    for name in ("lazy", *(f"lazy:{index}" for index in range(lazy.device_count()))):
+        register_interface_for_device(name, interface)
+    register_graphsafe_rng_device_type("lazy")
+    # The handler of the interface's `stream` sees only calls that may stand in a graph.
+    torch._dynamo.allow_in_graph(lazy.stream)
+    for function in _CONSTANT:
+        torch._dynamo.assume_constant_result(function)
+    for function, in_graph in _SUBSTITUTES.items():
+        substitute_in_graph(function)(in_graph)
+
+
+_CONSTANT = (lazy.device_count, lazy.get_device_name, lazy.get_device_properties, lazy.is_available)
+
+# Functions that Dynamo cannot look into, written with those of the same meaning that it knows.
+
+
+def _current_device() -> int:
+    return torch.accelerator.current_device_index()
+
+
+def _current_stream(device: DeviceLike = None) -> torch.Stream:
+    return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(device)
+
+
+def _synchronize(device: DeviceLike = None) -> None:
+    return torch.accelerator.synchronize() if device is None else torch.accelerator.synchronize(device)
+
+
+_SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
+    lazy.current_device: _current_device,
+    lazy.current_stream: _current_stream,
+    lazy.synchronize: _synchronize,
+}
+
+
+def _device_interface() -> type:
+    from torch._dynamo.device_interface import DeviceInterface
+
+    class LazyInterface(DeviceInterface):
+        """What Dynamo asks about the lazy device."""
+
+        device = lazy.device
+        Event = lazy.Event
+        Stream = lazy.Stream
+
+        class Worker:
+            """Processes that only compile; the facts are the same everywhere."""
+
+            set_device = staticmethod(lazy.set_device)
+            current_device = staticmethod(lazy.current_device)
+            get_device_properties = staticmethod(lazy.get_device_properties)
+
+        current_device = staticmethod(lazy.current_device)
+        set_device = staticmethod(lazy.set_device)
+        exchange_device = staticmethod(lazy._exchange_device)
+        maybe_exchange_device = staticmethod(lazy._maybe_exchange_device)
+        device_count = staticmethod(lazy.device_count)
+        is_available = staticmethod(lazy.is_available)
+        stream = staticmethod(lazy.stream)
+        current_stream = staticmethod(lazy.current_stream)
+        set_stream = staticmethod(lazy.set_stream)
+        synchronize = staticmethod(lazy.synchronize)
+        get_compute_capability = staticmethod(lazy.get_device_capability)
+        is_bf16_supported = staticmethod(lazy.is_bf16_supported)
+
+        @staticmethod
+        def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+            lazy.set_stream(lazy.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+
+        @staticmethod
+        def get_raw_stream(device_idx: int) -> int:
+            return lazy.current_stream(device_idx).stream_id
+
+    return LazyInterface
+
+
+def _divert_from_inductor() -> None:
+    from torch._inductor import compile_fx as inductor
+
+    compile_for_others = inductor.compile_fx
+
+    @functools.wraps(compile_for_others)
+    def compile_fx(model_: Any, example_inputs_: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        if not _uses_lazy_device(model_, example_inputs_):
+            return compile_for_others(model_, example_inputs_, *args, **kwargs)
+        _warn_without_inductor()
+        return torch._dynamo.lookup_backend("aot_eager")(model_, example_inputs_)
+
+    inductor.compile_fx = compile_fx
+
+
+def _uses_lazy_device(model: Any, inputs: Sequence[Any]) -> bool:
+    graph = getattr(model, "graph", None)
+    values = [node.meta.get("example_value") for node in graph.nodes] if graph is not None else []
+    return any(isinstance(v, torch.Tensor) and v.device.type == "lazy" for v in tree_iter([list(inputs), values]))
+
+
+@functools.cache
+def _warn_without_inductor() -> None:
+    warnings.warn(_NO_INDUCTOR, stacklevel=2)
