@@ -177,6 +177,12 @@ Config::Config()
            {"LAZYPLUG_MAX_PENDING_BYTES"}},
           int64_t{1} << 30,
           positive()),
+      closure_exit_timeout(
+          {"closure_exit_timeout",
+           "How many seconds the interpreter, when it exits, waits for one asynchronous step closure.",
+           {"LAZYPLUG_CLOSURE_EXIT_TIMEOUT"}},
+          20,
+          positive()),
       log_level(
           {"log_level",
            "The least severe messages that are written: debug, info, warning, error or off.",
@@ -197,6 +203,7 @@ std::vector<FlagBase*> Config::flags() {
       &min_cut_nodes,
       &max_pending_nodes,
       &max_pending_bytes,
+      &closure_exit_timeout,
       &log_level};
 }
 

@@ -146,6 +146,7 @@ struct Config {
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
   Flag<int64_t> max_pending_bytes;
+  Flag<int64_t> closure_exit_timeout;
   Flag<std::string> log_level;
 
   // Every flag above, in that order.

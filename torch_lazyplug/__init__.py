@@ -35,6 +35,8 @@ from torch_lazyplug import _registration  # noqa: E402
 _registration.register_backend()
 
 from torch_lazyplug import accessors, config, debug, deepcopy, dynamo, fake_tensors, lazy, metrics  # noqa: E402
+from torch_lazyplug import closure, device_context  # noqa: E402
+from torch_lazyplug.closure import add_step_closure, run_step_closures  # noqa: E402
 from torch_lazyplug.debug import get_tensors_text  # noqa: E402
 from torch_lazyplug.metrics import metrics_report  # noqa: E402
 from torch_lazyplug.sync import get_tensor_id, mark_step, save, sync_multi, to_cpu, wait_device_ops  # noqa: E402
@@ -45,14 +47,18 @@ fake_tensors.install()
 dynamo.install()
 
 __all__ = [
+    "add_step_closure",
+    "closure",
     "config",
     "debug",
+    "device_context",
     "get_tensor_id",
     "get_tensors_text",
     "lazy",
     "mark_step",
     "metrics",
     "metrics_report",
+    "run_step_closures",
     "save",
     "sync_multi",
     "to_cpu",

@@ -5,13 +5,16 @@ import torch
 from torch_lazyplug import lazy
 
 
-def _redirect_in_tree_barrier() -> None:
-    # PyTorch's test utilities call it for every device of this name, which is ours now.
+def _redirect_in_tree_functions() -> None:
+    # PyTorch's test utilities call mark_step for every device of this name, which is ours now. The others would not
+    # find what it looks for, or crash on our tensors.
     import torch._lazy
 
-    from torch_lazyplug.sync import mark_step
+    from torch_lazyplug import closure, sync
 
-    torch._lazy.mark_step = mark_step
+    for module in (closure, sync):
+        for name in set(module.__all__) & set(vars(torch._lazy)):
+            setattr(torch._lazy, name, getattr(module, name))
 
 
 def register_backend() -> None:
@@ -20,7 +23,7 @@ def register_backend() -> None:
         return
     torch.utils.rename_privateuse1_backend("lazy")
     torch._register_device_module("lazy", lazy)
-    _redirect_in_tree_barrier()
+    _redirect_in_tree_functions()
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
     )

@@ -7,14 +7,19 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from torch_lazyplug import _C
+from torch_lazyplug.closure import run_step_closures
+
+__all__ = ["get_tensor_id", "mark_step", "save", "sync_multi", "to_cpu", "wait_device_ops"]
 
 
 def mark_step(device: str = "", wait: bool = False) -> None:
     """Ends a step: everything recorded on ``device`` (default: the current one) is handed to execution.
 
-    Never needed for correctness or for bounded memory. With ``wait``, returns when the results are available.
+    Never needed for correctness or for bounded memory. With ``wait``, returns when the results are available. Then runs
+    the step closures.
     """
     _C._lazy._mark_step(device, [], wait)
+    run_step_closures()
 
 
 def wait_device_ops(devices: Sequence[str] | None = None) -> None:

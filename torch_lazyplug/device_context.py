@@ -1,0 +1,36 @@
+"""One object per device, on which the step interface keeps what belongs to the device; anybody may add attributes."""
+
+import threading
+from typing import Any
+
+import torch
+
+__all__ = ["DeviceContext", "get_device_context"]
+
+
+class DeviceContext:
+    """What Python keeps for the device called ``device``. Made by ``get_device_context`` only.
+
+    ``lock`` guards the attributes that the step interface adds; it is never held while foreign code runs.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.lock = threading.RLock()
+
+
+_contexts: dict[str, DeviceContext] = {}
+_contexts_lock = threading.Lock()
+
+
+def get_device_context(device: Any = None) -> DeviceContext:
+    """The context of a device, the same object at every call and in every thread.
+
+    Without a device, the context that stands for all of them, called ``"lazy"``. Raises ``RuntimeError`` for a device
+    of another type.
+    """
+    name = "lazy" if device is None else str(device)
+    if torch.device(name).type != "lazy":
+        raise RuntimeError(f"expected a lazy device, got '{name}'")
+    with _contexts_lock:
+        return _contexts.setdefault(name, DeviceContext(name))
