@@ -1,15 +1,43 @@
 #include "backend/call.h"
 
+#include <cmath>
+
 #include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
 
+// Kernels refuse numbers that are negative, zero, not probabilities, or do not
+// fit a dtype. Those of one range are equal to them; there are fewer than 32.
+uint64_t range_of(double value) {
+  constexpr double kLimits[] = {1, 0x1p7, 0x1p8, 0x1p15, 65504, 0x1p16, 0x1p31, 0x1p32, 0x1p63, 0x1p64, 0x1p128};
+  if (value == 0 || std::isnan(value)) {
+    return value == 0 ? 0 : 1;
+  }
+  const double* limit = std::begin(kLimits);
+  while (limit != std::end(kLimits) && std::fabs(value) > *limit) {
+    ++limit;
+  }
+  return 2 + 2 * (limit - std::begin(kLimits)) + (value < 0);
+}
+
+double real_number(const c10::IValue& scalar) {
+  return scalar.isDouble() ? scalar.toDouble() : scalar.isInt() ? static_cast<double>(scalar.toInt()) : 1;
+}
+
+// Python numbers reach some ops as 0-dim CPU tensors.
+double real_number(const c10::TensorImpl& number) {
+  const auto dtype = number.dtype();
+  return dtype == at::kDouble ? *number.data_dtype_initialized<double>()
+         : dtype == at::kLong ? static_cast<double>(*number.data_dtype_initialized<int64_t>())
+                              : 1;
+}
+
 class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
     call_.op = &op;
-    call_.key = hash_combine(call_.key, reinterpret_cast<uintptr_t>(&op));
+    call_.identity = hash_combine(call_.identity, reinterpret_cast<uintptr_t>(&op));
     // Factories and promotions depend on it.
     add_word(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   }
@@ -26,12 +54,13 @@ class CallReader {
     if (call_.any_shared_storage) {
       add_aliasing();
     }
+    call_.key = hash_combine(call_.identity, number_ranges_);
     return std::move(call_);
   }
 
  private:
   void add_word(uint64_t word) {
-    call_.key = hash_combine(call_.key, word);
+    call_.identity = hash_combine(call_.identity, word);
   }
 
   void read_argument(const ArgInfo& arg, const c10::IValue& value, bool written) {
@@ -99,6 +128,9 @@ class CallReader {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;
       foreign_written_ |= written;
+      if (tensor.is_wrapped_number()) {
+        add_range(real_number(tensor));
+      }
       add_geometry(tensor, /*on_cpu=*/true);
     }
     call_.tensors.push_back({&tensor, written, out});
@@ -186,7 +218,12 @@ class CallReader {
       return;
     }
     add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : 4);
+    add_range(real_number(value));
     call_.scalars.push_back(value);
+  }
+
+  void add_range(double number) {
+    number_ranges_ = number_ranges_ << 5 | range_of(number);
   }
 
   // The seed is drawn when the call is recorded: it is no part of the key.
@@ -222,12 +259,12 @@ class CallReader {
     } else if (value.isBool()) {
       add_word(value.toBool());
     } else if (value.isDouble()) {
-      call_.key = hash_bytes(&value.payload, sizeof(double), call_.key);
+      call_.identity = hash_bytes(&value.payload, sizeof(double), call_.identity);
     } else if (value.isComplexDouble()) {
       const auto number = value.toComplexDouble();
-      call_.key = hash_bytes(&number, sizeof(number), call_.key);
+      call_.identity = hash_bytes(&number, sizeof(number), call_.identity);
     } else if (value.isString()) {
-      call_.key = hash_bytes(value.toStringView(), call_.key);
+      call_.identity = hash_bytes(value.toStringView(), call_.identity);
     } else if (value.isList()) {
       read_constant_list(value);
     } else {
@@ -266,6 +303,7 @@ class CallReader {
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
 
   Call call_;
+  uint64_t number_ranges_ = 0;
   bool foreign_dims_ = false;
   bool foreign_written_ = false;
 };

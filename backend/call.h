@@ -13,7 +13,9 @@ namespace lazyplug {
 // scalars.
 struct Call {
   const OpInfo* op = nullptr;
-  Hash128 key; // op, constants, and the geometries of the tensors
+  Hash128 identity; // op, constants, and the geometries of the tensors
+  // The same, and what kernels check of numbers: their signs and magnitudes.
+  Hash128 key;
   c10::SmallVector<TensorArg, 8> tensors;
   c10::SmallVector<c10::IValue, 4> scalars;
   // Which scalar is the seed that the call's generator is to supply, or -1.

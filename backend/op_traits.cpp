@@ -8,16 +8,22 @@ namespace lazyplug {
 namespace {
 
 struct TraitsRow {
-  const char* op; // without overload: all of them
+  const char* op; // without overload: all of them, if no row above names one
   OpTraits traits;
   const char* reason;
 };
 
 constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
+constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
 constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 const std::vector<TraitsRow>& traits_table() {
   static const auto* table = new std::vector<TraitsRow>{
+      {"aten::arange.start_out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
+      {"aten::arange.out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
+      {"aten::range.out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
+      {"aten::linspace.out", {.infer_on_cpu = true}, kKeepsShape},
+      {"aten::logspace.out", {.infer_on_cpu = true}, kKeepsShape},
       {"aten::arange", {.scalars_are_constants = true}, "the length follows from the scalars"},
       {"aten::range", {.scalars_are_constants = true}, "the length follows from the scalars"},
       {"aten::native_batch_norm",
@@ -107,7 +113,7 @@ constexpr LeftAloneRow kLeftAlone[] = {
 const OpTraits& traits_of(const c10::OperatorName& name) {
   static const OpTraits none;
   for (const TraitsRow& row : traits_table()) {
-    if (name.name == row.op) {
+    if (name.name == row.op || c10::toString(name) == row.op) {
       return row.traits;
     }
   }

@@ -181,8 +181,8 @@ bool bind_return(Signature& signature, size_t index, const c10::IValue& value, c
   return true;
 }
 
-void finish_hash(Signature& signature, Hash128 key) {
-  signature.hash = key;
+void finish_hash(Signature& signature) {
+  signature.hash = signature.identity;
   for (const Geometry& output : signature.outputs) {
     signature.hash = hash_combine(signature.hash, output);
   }
@@ -194,6 +194,7 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
   auto signature = c10::make_intrusive<Signature>();
   signature->op = call.op;
   signature->key = call.key;
+  signature->identity = call.identity;
   const auto arguments = torch::jit::last(stack, call.op->num_args());
   for (size_t i = 0; i < arguments.size(); ++i) {
     signature->args.push_back(bind_argument(*call.op, call.op->args()[i].kind, arguments[i]));
@@ -209,7 +210,7 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
       return nullptr;
     }
   }
-  finish_hash(*signature, call.key);
+  finish_hash(*signature);
   return signature;
 }
 
@@ -332,7 +333,6 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   return inference;
 }
 
-// Dtypes need not agree: they do not depend on data, so the CPU's are right.
 bool same_sizes(const std::vector<Geometry>& a, const std::vector<Geometry>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Geometry& x, const Geometry& y) {
     return x.sizes == y.sizes;
@@ -354,21 +354,31 @@ bool reads_mask(const Call& call) {
   });
 }
 
-// Meta kernels do not always predict the strides of the CPU's. Where it is
-// cheap, or the Meta kernel is known to be wrong, the CPU kernel itself is asked.
+// Kernels of other libraries may do more than compute.
+bool is_cheap(const Call& call, const Inference& inference) {
+  constexpr int64_t kCheap = 8192; // elements
+  int64_t elements = call.num_elements;
+  for (size_t i = 0; inference.signature && i < inference.signature->outputs.size(); ++i) {
+    elements += inference.signature->outputs[i].numel();
+  }
+  return elements <= kCheap && call.op->base_name().starts_with("aten::");
+}
+
+// Meta kernels do not always predict the strides of the CPU's, nor check what
+// these check. Where it is cheap, or the Meta kernel is known to be wrong, the
+// CPU kernel itself is asked.
 Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
-  constexpr int64_t kCheap = 512; // elements
   const bool known = call.op->infer_on_cpu();
-  // Kernels of other libraries may do more than compute.
-  const bool cheap = call.num_elements <= kCheap && call.op->base_name().starts_with("aten::");
-  if (!known && (!cheap || (call.op->shape_may_depend_on_data() && reads_mask(call)))) {
+  if (!known && (!is_cheap(call, inference) || (call.op->shape_may_depend_on_data() && reads_mask(call)))) {
     return inference;
   }
   try {
     Inference exact = run_on_stand_ins(call, stack, c10::kCPU);
-    return known || same_sizes(inference, exact) ? exact : inference;
+    // Zeros may have other results only where those depend on data.
+    return !call.op->shape_may_depend_on_data() || same_sizes(inference, exact) ? exact : inference;
   } catch (...) {
-    return inference; // zeros are no arguments for every op
+    inference.on_trial = true;
+    return inference;
   }
 }
 
@@ -398,6 +408,10 @@ Inference infer(const Call& call, const c10::Stack& stack) {
   return inference;
 }
 
+void forget(const Call& call) {
+  signature_cache().erase(call.key);
+}
+
 void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides) {
   static Counter& learned = counter("LayoutLearned");
   // What has been learned since this signature was looked up must not be lost.
@@ -405,7 +419,7 @@ void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef s
   auto better = c10::make_intrusive<Signature>(cached && *cached ? **cached : signature);
   better->outputs[output].strides = strides;
   better->output_bytes[output] = better->outputs[output].extent_bytes();
-  finish_hash(*better, better->key);
+  finish_hash(*better);
   learned.add();
   signature_cache().replace(signature.key, std::move(better));
 }

@@ -17,10 +17,16 @@ struct Inference {
   // An out= tensor has the wrong size, and the op would resize it. The
   // geometries of all tensor arguments after the call.
   std::vector<Geometry> resized = {};
+  // The CPU kernel refused zeros. Only running the call shows whether the fault
+  // is that of the zeros, or of the arguments as such.
+  bool on_trial = false;
 };
 
 // Looks the call up, or asks its Meta kernels and remembers the answer.
 Inference infer(const Call& call, const c10::Stack& stack);
+
+// Takes back what infer() has remembered of the call.
+void forget(const Call& call);
 
 // Remembers that a kernel really returns `strides`, so that later calls with
 // this signature predict them.

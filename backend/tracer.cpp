@@ -8,6 +8,7 @@
 #include "backend/resize.h"
 #include "backend/signature_cache.h"
 #include "common/config.h"
+#include "common/metrics.h"
 #include "device/generator.h"
 
 namespace lazyplug {
@@ -82,6 +83,25 @@ void push_results(const OpInfo& op, const Signature& signature, std::vector<at::
   stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
 }
 
+// Runs a call that has been recorded, and raises its errors.
+void run_on_trial(const Call& call, const std::vector<at::Tensor>& fresh) {
+  static Counter& trials = counter("CallOnTrial");
+  trials.add();
+  try {
+    for (const at::Tensor& tensor : fresh) {
+      DeviceContext::materialize(*LazyStorageImpl::of(tensor));
+    }
+    for (const TensorArg& arg : call.tensors) {
+      if (arg.written) {
+        DeviceContext::materialize(*LazyStorageImpl::of(arg.tensor));
+      }
+    }
+  } catch (...) {
+    forget(call);
+    throw;
+  }
+}
+
 void resize_arguments(const Call& call, const std::vector<Geometry>& geometries) {
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (call.tensors[i].tensor && call.tensors[i].written) {
@@ -128,6 +148,9 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   draw_seed(call);
   auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
   auto fresh = context.record(inference.signature, call.tensors, call.scalars);
+  if (inference.on_trial) {
+    run_on_trial(call, fresh);
+  }
   push_results(op, *inference.signature, std::move(fresh), stack);
 }
 

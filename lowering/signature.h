@@ -41,9 +41,10 @@ struct ReturnBinding {
 // layouts of what it returns. Shared by all calls with the same key; immutable.
 struct Signature : c10::intrusive_ptr_target {
   const OpInfo* op = nullptr;
+  Hash128 key; // by which it is found again
   // Identifies the op, and for each argument its geometry or constant.
-  Hash128 key;
-  Hash128 hash; // of the key and the outputs
+  Hash128 identity;
+  Hash128 hash; // of the identity and the outputs
   std::vector<ArgBinding> args;
   std::vector<ReturnBinding> returns;
   std::vector<Geometry> operands;   // as the call sees them; undefined: no dtype

@@ -11,11 +11,11 @@ namespace {
 
 class CallTest : public BackendTest {
  protected:
-  Hash128 key(const char* name, const char* overload, const c10::Stack& stack) {
-    return read_call(op_info(name, overload), stack).key;
+  Hash128 identity(const char* name, const char* overload, const c10::Stack& stack) {
+    return read_call(op_info(name, overload), stack).identity;
   }
-  Hash128 add_key(const at::Tensor& a, const c10::IValue& b, const c10::IValue& alpha = 1) {
-    return key("aten::add", "Tensor", {a, b, alpha});
+  Hash128 add_identity(const at::Tensor& a, const c10::IValue& b, const c10::IValue& alpha = 1) {
+    return identity("aten::add", "Tensor", {a, b, alpha});
   }
 
   const at::Tensor x = at::empty({2, 3}, on_lazy());
@@ -37,36 +37,50 @@ TEST_F(CallTest, ReadsTensorsScalarsAndDevice) {
 
 TEST_F(CallTest, ReadsOnlyTheTopOfTheStack) {
   const c10::Stack stack = {c10::IValue("something else"), x, y, 1};
-  EXPECT_EQ(read_call(op_info("aten::add", "Tensor"), stack).key, add_key(x, y));
+  EXPECT_EQ(read_call(op_info("aten::add", "Tensor"), stack).identity, add_identity(x, y));
 }
 
-TEST_F(CallTest, KeyIgnoresIdentityDataScalarValuesAndOffsetsOfReads) {
-  EXPECT_EQ(add_key(x, y), add_key(y, y));
-  EXPECT_EQ(add_key(x, y, 1), add_key(x, y, 2));
+TEST_F(CallTest, IdentityIgnoresWhichTensorsDataScalarValuesAndOffsetsOfReads) {
+  EXPECT_EQ(add_identity(x, y), add_identity(y, y));
+  EXPECT_EQ(add_identity(x, y, 1), add_identity(x, y, 2));
   const at::Tensor rows = at::empty({4, 3}, on_lazy());
-  EXPECT_EQ(add_key(rows.slice(0, 0, 2), y), add_key(rows.slice(0, 2, 4), y));
+  EXPECT_EQ(add_identity(rows.slice(0, 0, 2), y), add_identity(rows.slice(0, 2, 4), y));
 }
 
-TEST_F(CallTest, KeyDiffersWithTheOperands) {
+TEST_F(CallTest, KeyTellsNumbersApartThatKernelsCheck) {
+  const auto key = [this](const c10::IValue& alpha) {
+    return read_call(op_info("aten::add", "Tensor"), {x, y, alpha}).key;
+  };
+  EXPECT_EQ(key(2), key(100));
+  EXPECT_EQ(key(0.25), key(1.0));
+  const std::vector<double> ranges = {0, -0.5, 0.5, 2, -2, 200, 1e5, 1e300, std::nan("")};
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_NE(key(ranges[i]), key(ranges[j])) << ranges[i] << " and " << ranges[j];
+    }
+  }
+}
+
+TEST_F(CallTest, IdentityDiffersWithTheOperands) {
   at::Tensor number = at::empty({}, on_lazy());
-  const Hash128 plain_number = add_key(x, number);
+  const Hash128 plain_number = add_identity(x, number);
   number.unsafeGetTensorImpl()->set_wrapped_number(true);
   const at::Tensor complex = at::empty({2, 3}, on_lazy(at::kComplexFloat));
   const std::vector<Hash128> keys = {
-      add_key(x, y),
-      add_key(x, y, 1.0),
-      add_key(x, y, true),
-      add_key(x, at::empty({2, 1}, on_lazy())),
-      add_key(x, at::empty({3}, on_lazy())),
-      add_key(x, at::empty({3, 2}, on_lazy()).t()),
-      add_key(x, at::empty({2, 3}, on_lazy(at::kInt))),
+      add_identity(x, y),
+      add_identity(x, y, 1.0),
+      add_identity(x, y, true),
+      add_identity(x, at::empty({2, 1}, on_lazy())),
+      add_identity(x, at::empty({3}, on_lazy())),
+      add_identity(x, at::empty({3, 2}, on_lazy()).t()),
+      add_identity(x, at::empty({2, 3}, on_lazy(at::kInt))),
       plain_number,
-      add_key(x, number),
-      add_key(x, at::ones({})),
-      add_key(x, complex),
-      add_key(x, at::conj(complex)),
-      add_key(x, at::_neg_view(complex)),
-      key("aten::sub", "Tensor", {x, y, 1}),
+      add_identity(x, number),
+      add_identity(x, at::ones({})),
+      add_identity(x, complex),
+      add_identity(x, at::conj(complex)),
+      add_identity(x, at::_neg_view(complex)),
+      identity("aten::sub", "Tensor", {x, y, 1}),
   };
   for (size_t i = 0; i < keys.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -77,7 +91,7 @@ TEST_F(CallTest, KeyDiffersWithTheOperands) {
 
 TEST_F(CallTest, KeyDiffersWithConstants) {
   const auto sum = [&](std::vector<int64_t> dims, bool keepdim, c10::IValue dtype = {}) {
-    return key("aten::sum", "dim_IntList", {x, std::move(dims), keepdim, std::move(dtype)});
+    return identity("aten::sum", "dim_IntList", {x, std::move(dims), keepdim, std::move(dtype)});
   };
   const std::vector<Hash128> keys = {
       sum({0}, false),
@@ -86,7 +100,7 @@ TEST_F(CallTest, KeyDiffersWithConstants) {
       sum({}, false),
       sum({0}, true),
       sum({0}, false, static_cast<int64_t>(at::kDouble)),
-      key("aten::sum", "dim_IntList", {x, c10::IValue(), false, c10::IValue()})};
+      identity("aten::sum", "dim_IntList", {x, c10::IValue(), false, c10::IValue()})};
   for (size_t i = 0; i < keys.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       EXPECT_NE(keys[i], keys[j]) << i << " and " << j;
@@ -95,15 +109,15 @@ TEST_F(CallTest, KeyDiffersWithConstants) {
 }
 
 TEST_F(CallTest, KeyTellsWhichOptionalArgumentsAreThere) {
-  EXPECT_NE(key("aten::clamp", "", {x, 1, c10::IValue()}), key("aten::clamp", "", {x, c10::IValue(), 1}));
+  EXPECT_NE(identity("aten::clamp", "", {x, 1, c10::IValue()}), identity("aten::clamp", "", {x, c10::IValue(), 1}));
   const at::Tensor w = at::empty({3}, on_lazy());
   const std::vector<int64_t> shape = {3};
   EXPECT_NE(
-      key("aten::native_layer_norm", "", {x, shape, w, c10::IValue(), 1e-5}),
-      key("aten::native_layer_norm", "", {x, shape, c10::IValue(), w, 1e-5}));
+      identity("aten::native_layer_norm", "", {x, shape, w, c10::IValue(), 1e-5}),
+      identity("aten::native_layer_norm", "", {x, shape, c10::IValue(), w, 1e-5}));
   EXPECT_EQ(
-      key("aten::native_layer_norm", "", {x, shape, w, c10::IValue(), 1e-5}),
-      key("aten::native_layer_norm", "", {x, shape, w, at::Tensor(), 1e-5}));
+      identity("aten::native_layer_norm", "", {x, shape, w, c10::IValue(), 1e-5}),
+      identity("aten::native_layer_norm", "", {x, shape, w, at::Tensor(), 1e-5}));
 }
 
 TEST_F(CallTest, KeyKnowsWhereListsEnd) {
@@ -112,7 +126,7 @@ TEST_F(CallTest, KeyKnowsWhereListsEnd) {
     for (const auto& tensor : tensors) {
       list.push_back(tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt);
     }
-    return key("aten::index", "Tensor", {x, list});
+    return identity("aten::index", "Tensor", {x, list});
   };
   const at::Tensor i = at::empty({2}, on_lazy(at::kLong));
   EXPECT_NE(index({i}), index({i, {}}));
@@ -123,19 +137,21 @@ TEST_F(CallTest, KeyOfAWritingCallKnowsWhatOverlaps) {
   const at::Tensor memory = at::empty({4, 3}, on_lazy());
   const at::Tensor top = memory.slice(0, 0, 2);
   const at::Tensor bottom = memory.slice(0, 2, 4);
-  const auto add_ = [&](const at::Tensor& a, const at::Tensor& b) { return key("aten::add_", "Tensor", {a, b, 1}); };
+  const auto add_ = [&](const at::Tensor& a, const at::Tensor& b) {
+    return identity("aten::add_", "Tensor", {a, b, 1});
+  };
   EXPECT_EQ(add_(x, y), add_(y, x));
   EXPECT_NE(add_(x, y), add_(x, x));
   EXPECT_NE(add_(top, top), add_(top, bottom));
 }
 
 TEST_F(CallTest, KeyKnowsTheDefaultDtype) {
-  const Hash128 before = add_key(x, y);
+  const Hash128 before = add_identity(x, y);
   c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
-  const Hash128 after = add_key(x, y);
+  const Hash128 after = add_identity(x, y);
   c10::set_default_dtype(caffe2::TypeMeta::Make<float>());
   EXPECT_NE(before, after);
-  EXPECT_EQ(before, add_key(x, y));
+  EXPECT_EQ(before, add_identity(x, y));
 }
 
 TEST_F(CallTest, ScalarsThatDecideTheShapeAreConstants) {
@@ -175,19 +191,20 @@ TEST_F(CallTest, HiddenWritesDependOnTheirCondition) {
 TEST_F(CallTest, TensorsOfTwoLazyDevicesDoNotMix) {
   const at::Tensor elsewhere = at::empty({2, 3}, at::TensorOptions(lazy_device(1)));
   EXPECT_TRUE(contains(
-      error_of([&] { add_key(x, elsewhere); }),
+      error_of([&] { add_identity(x, elsewhere); }),
       "Expected all tensors to be on the same device, but found at least two"));
   EXPECT_EQ(read_call(op_info("aten::add", "Tensor"), {elsewhere, elsewhere, 1}).device, 1);
 }
 
 TEST_F(CallTest, CpuTensorsMixOnlyIfTheyAreNumbers) {
-  EXPECT_TRUE(contains(error_of([&] { add_key(x, at::ones({3})); }), "Expected all tensors to be on the same device"));
-  EXPECT_EQ(error_of([&] { add_key(x, at::ones({})); }), "none");
+  EXPECT_TRUE(
+      contains(error_of([&] { add_identity(x, at::ones({3})); }), "Expected all tensors to be on the same device"));
+  EXPECT_EQ(error_of([&] { add_identity(x, at::ones({})); }), "none");
 }
 
 TEST_F(CallTest, CpuNumbersAreNotWritten) {
   EXPECT_TRUE(contains(
-      error_of([&] { key("aten::add_", "Tensor", {at::ones({}), at::empty({}, on_lazy()), 1}); }),
+      error_of([&] { identity("aten::add_", "Tensor", {at::ones({}), at::empty({}, on_lazy()), 1}); }),
       "Expected all tensors to be on the same device"));
 }
 

@@ -1,0 +1,117 @@
+"""Checks that only the CPU kernels make: on small tensors they raise while the line runs, as in eager."""
+
+import pytest
+import torch
+from helpers import DEVICE, finish_pending, work
+
+import torch_lazyplug
+
+
+def ints(*values, device):
+    return torch.tensor(values, device=device)
+
+
+# Meta kernels let these pass. They are written so that no result is read.
+REFUSED = {
+    "alpha_of_another_kind": lambda d: torch.add(ints(1, 2, device=d), ints(1, 2, device=d), alpha=1.5),
+    "mm_dtypes": lambda d: torch.ones(2, 2, device=d) @ torch.ones(2, 2, device=d, dtype=torch.float64),
+    "bitwise_of_floats": lambda d: torch.ones(2, device=d) & torch.ones(2, device=d),
+    "softmax_of_integers": lambda d: ints(1, 2, device=d).softmax(0),
+    "complex_of_two_dtypes": lambda d: torch.complex(torch.ones(2, device=d), torch.ones(2, device=d).double()),
+    "index_put_dtypes": lambda d: torch.ones(5, device=d).__setitem__(ints(0, 1, device=d), ints(1, 2, device=d)),
+    "index_put_shapes": lambda d: torch.ones(2, 3, device=d).__setitem__(ints(0, 1, device=d), torch.ones(4, device=d)),
+    "mask_values": lambda d: torch.ones(4, device=d).__setitem__(
+        ints(1, 1, 1, 0, device=d).bool(), ints(1.0, 2.0, device=d)
+    ),
+    "index_of_nothing": lambda d: torch.empty(10, 0, device=d)[:, [0, 1]],
+    "random_range": lambda d: torch.empty(2000, device=d).random_(3, 3),
+    "random_beyond_dtype": lambda d: torch.empty(2000, dtype=torch.int8, device=d).random_(0, 1000),
+    "singular": lambda d: torch.linalg.inv(torch.zeros(2, 2, device=d)),
+}
+
+# The first call is fine, and the second differs only in a number.
+REFUSED_NUMBERS = {
+    "negative_power": lambda d, bad: ints(1, 2, device=d) ** (-1 if bad else 2),
+    "division_by_zero": lambda d, bad: ints(1, 2, device=d).div_(0 if bad else 2, rounding_mode="trunc"),
+    "overflow": lambda d, bad: torch.zeros(3, dtype=torch.int8, device=d).fill_(1000 if bad else 10),
+    "negative_deviation": lambda d, bad: torch.zeros(3, device=d).normal_(0.0, -1.0 if bad else 1.0),
+    "negative_rate": lambda d, bad: torch.zeros(3, device=d).exponential_(-0.5 if bad else 0.5),
+    "no_probability": lambda d, bad: torch.zeros(3, device=d).bernoulli_(1.5 if bad else 0.5),
+    "negative_delta": lambda d, bad: torch.nn.functional.huber_loss(
+        torch.zeros(3, device=d), torch.ones(3, device=d), delta=-1.0 if bad else 1.0
+    ),
+}
+
+
+def error_of(function, *args):
+    with pytest.raises(Exception) as raised:
+        function(*args)
+    return raised.value
+
+
+def assert_same_error(actual, expected):
+    assert type(actual) is type(expected), f"{actual!r} instead of {expected!r}"
+    first_line = str(expected).split("\n")[0]
+    assert first_line.replace("cpu", "lazy") in str(actual) or first_line in str(actual)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_raises_while_the_line_runs(name):
+    expected = error_of(REFUSED[name], "cpu")
+    for _ in range(2):  # what was refused is not remembered as a call that works
+        assert_same_error(error_of(REFUSED[name], DEVICE), expected)
+    assert (torch.arange(3.0, device=DEVICE) * 2).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("name", REFUSED_NUMBERS)
+def test_raises_for_a_number_that_the_kernel_refuses(name):
+    call = REFUSED_NUMBERS[name]
+    call(DEVICE, False)
+    finish_pending()
+    assert_same_error(error_of(call, DEVICE, True), error_of(call, "cpu", True))
+    call(DEVICE, False).cpu()
+
+
+@pytest.mark.smoke
+def test_a_call_that_zeros_cannot_stand_in_for_is_run_once_and_then_recorded():
+    """The CPU kernel refuses zeros here, but not the values: from the second time on nothing waits."""
+    values, divisors = torch.tensor([7, 9], device=DEVICE), torch.tensor([2, 3], device=DEVICE)
+    assert (values // divisors).tolist() == [3, 3]
+    with work() as done:
+        again = values // divisors
+        pending = torch_lazyplug.debug.get_tensors_text([again])
+    assert "aten::floor_divide" in pending
+    assert done.fallbacks == 0
+
+
+def test_numbers_of_another_range_need_no_new_graph():
+    def scaled(x, number):
+        return (x.add(x, alpha=number) * number).tolist()
+
+    x = torch.ones(4, device=DEVICE)
+    for number in (0.5, 3.0):
+        scaled(x, number)
+    with work() as done:
+        for number in (0.0, -1.0, 1e3, 1e9, -1e18, float("inf")):
+            assert scaled(x, number) == scaled(torch.ones(4), number)
+    assert done.compiles == 0 and done.fallbacks == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda out: torch.linspace(0, 3, 4, out=out),
+        lambda out: torch.logspace(0, 3, 4, out=out),
+        lambda out: torch.arange(0, 4, out=out),
+        lambda out: torch.arange(4, out=out),
+    ],
+)
+def test_out_of_the_right_number_of_elements_keeps_its_shape(make):
+    """Eager fills it in place, whatever its strides; Meta kernels would make it one-dimensional."""
+    expected = torch.zeros(2, 3)
+    make(expected.narrow(1, 1, 2))
+    actual = torch.zeros(2, 3, device=DEVICE)
+    view = actual.narrow(1, 1, 2)
+    assert make(view) is view
+    assert view.shape == (2, 2) and view.stride() == (3, 1)
+    assert torch.equal(actual.cpu(), expected)
