@@ -3,6 +3,7 @@
 #include <map>
 
 #include "backend/device_context.h"
+#include "backend/sync_debug.h"
 #include "device/runtime.h"
 
 namespace lazyplug {
@@ -92,12 +93,14 @@ int64_t live_nodes() {
 
 void materialize(const at::Tensor& tensor) {
   if (is_lazy(tensor)) {
+    note_sync("using the memory of a tensor");
     DeviceContext::materialize(*LazyStorageImpl::of(tensor));
   }
 }
 
 void materialize(const c10::Storage& storage) {
   if (auto* lazy = LazyStorageImpl::of(storage)) {
+    note_sync("using the memory of a storage");
     DeviceContext::materialize(*lazy);
   }
 }

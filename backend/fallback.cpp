@@ -6,6 +6,7 @@
 
 #include "backend/device_context.h"
 #include "backend/python_hooks.h"
+#include "backend/sync_debug.h"
 #include "common/config.h"
 #include "common/logging.h"
 #include "common/metrics.h"
@@ -227,6 +228,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   if (!forced) {
     refuse(op, reason);
   }
+  note_sync(c10::str(op.name(), " on the CPU"));
   CpuCall(op, stack).run();
   total.add();
   counter(op.base_name()).add();

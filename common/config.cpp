@@ -159,6 +159,12 @@ Config::Config()
       launch_blocking(
           {"launch_blocking", "Run each op when it is recorded and wait for it.", {"LAZYPLUG_LAUNCH_BLOCKING"}},
           false),
+      sync_debug(
+          {"sync_debug",
+           "What happens when the program reads results and so waits for the device: default (nothing), warn or error.",
+           {"LAZYPLUG_SYNC_DEBUG"}},
+          "default",
+          one_of({"default", "warn", "error"})),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -200,6 +206,7 @@ std::vector<FlagBase*> Config::flags() {
       &debug,
       &verify_ir,
       &launch_blocking,
+      &sync_debug,
       &min_cut_nodes,
       &max_pending_nodes,
       &max_pending_bytes,

@@ -143,6 +143,7 @@ struct Config {
   Flag<bool> debug;
   Flag<bool> verify_ir;
   Flag<bool> launch_blocking;
+  Flag<std::string> sync_debug;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
   Flag<int64_t> max_pending_bytes;

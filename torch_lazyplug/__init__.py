@@ -34,8 +34,19 @@ from torch_lazyplug import _registration  # noqa: E402
 
 _registration.register_backend()
 
-from torch_lazyplug import accessors, config, debug, deepcopy, dynamo, fake_tensors, lazy, metrics  # noqa: E402
-from torch_lazyplug import closure, device_context  # noqa: E402
+from torch_lazyplug import (  # noqa: E402
+    accessors,
+    closure,
+    config,
+    debug,
+    deepcopy,
+    device_context,
+    dynamo,
+    fake_tensors,
+    lazy,
+    metrics,
+    safetensors_support,
+)
 from torch_lazyplug.closure import add_step_closure, run_step_closures  # noqa: E402
 from torch_lazyplug.debug import get_tensors_text  # noqa: E402
 from torch_lazyplug.metrics import metrics_report  # noqa: E402
@@ -45,6 +56,7 @@ accessors.install()
 deepcopy.install()
 fake_tensors.install()
 dynamo.install()
+safetensors_support.install()
 
 __all__ = [
     "add_step_closure",

@@ -30,7 +30,7 @@ def install() -> None:
     after_import("torch._inductor.compile_fx", _divert_from_inductor)
 
 
-def _register_with_dynamo() -> None:
+def _register_with_dynamo(dynamo: Any) -> None:
     from torch._dynamo.decorators import substitute_in_graph
     from torch._dynamo.device_interface import register_interface_for_device
     from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
@@ -40,9 +40,9 @@ def _register_with_dynamo() -> None:
         register_interface_for_device(name, interface)
     register_graphsafe_rng_device_type("lazy")
     # The handler of the interface's `stream` sees only calls that may stand in a graph.
-    torch._dynamo.allow_in_graph(lazy.stream)
+    dynamo.allow_in_graph(lazy.stream)
     for function in _CONSTANT:
-        torch._dynamo.assume_constant_result(function)
+        dynamo.assume_constant_result(function)
     for function, in_graph in _SUBSTITUTES.items():
         substitute_in_graph(function)(in_graph)
 
@@ -112,9 +112,7 @@ def _device_interface() -> type:
     return LazyInterface
 
 
-def _divert_from_inductor() -> None:
-    from torch._inductor import compile_fx as inductor
-
+def _divert_from_inductor(inductor: Any) -> None:
     compile_for_others = inductor.compile_fx
 
     @functools.wraps(compile_for_others)

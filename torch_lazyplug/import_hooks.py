@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-Callback = Callable[[], None]
+Callback = Callable[[ModuleType], None]
 
 
 def after_import(name: str, callback: Callback) -> None:
-    """Calls ``callback`` when the module has been imported: now, if it already is; never, if nobody imports it."""
+    """Calls ``callback`` with the module once it is imported: now, if it already is; never, if nobody imports it."""
     if name in sys.modules:
-        callback()
+        callback(sys.modules[name])
     else:
         sys.meta_path.insert(0, _Finder(name, callback))
 
@@ -40,6 +40,6 @@ def _call_after_execution(loader: importlib.abc.Loader, callback: Callback) -> N
 
     def execute_and_call(module: ModuleType) -> None:
         execute(module)
-        callback()
+        callback(module)
 
     loader.exec_module = execute_and_call  # type: ignore[method-assign]

@@ -4,6 +4,7 @@
 #include "backend/fallback.h"
 #include "backend/native/kernels.h"
 #include "backend/op_registry.h"
+#include "backend/sync_debug.h"
 #include "backend/tracer.h"
 #include "common/metrics.h"
 #include "device/runtime.h"
@@ -62,6 +63,7 @@ at::Tensor to_host(const at::Tensor& source) {
 
 at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   static Counter& counter = lazyplug::counter("CopyToHost");
+  note_sync("a copy to the CPU");
   counter.add();
   const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
   const ExecutionGuard guard;
@@ -100,6 +102,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   static Counter& counter = lazyplug::counter("ScalarRead");
+  note_sync("reading a value");
   counter.add();
   const at::Tensor alias = cpu_alias(self, /*for_write=*/false);
   const ExecutionGuard guard;

@@ -54,6 +54,7 @@ def test_ops_on_fakes_compute_metadata_only():
     assert (done.recorded, done.flushes) == (0, 0)
 
 
+@pytest.mark.lazy_only
 def test_fake_ops_on_two_devices_raise():
     with FakeTensorMode(), pytest.raises(RuntimeError, match="two different devices|same device"):
         torch.empty(2, device=DEVICE) + torch.empty(2)

@@ -1,3 +1,4 @@
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -32,8 +33,9 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_get_tensor_id", &tensor_id, ReleaseGil());
   lazy.def("_get_tensors_text", &tensors_text, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
-  lazy.def("_materialize", py::overload_cast<const at::Tensor&>(&materialize), ReleaseGil());
-  lazy.def("_materialize_storage", &materialize_storage);
+  // These may warn: see torch.lazy.set_sync_debug_mode.
+  lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
+  lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
   install_python_hooks();
 }
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch_lazyplug import _C
 from torch_lazyplug.lazy import _utils as _utils  # torch.load looks for torch.lazy._utils
-from torch_lazyplug.lazy import devices, random, streams
+from torch_lazyplug.lazy import devices, random, streams, sync_debug
 from torch_lazyplug.lazy._state import (
     DeferredLazyCallError,
     _is_in_bad_fork,
@@ -18,6 +18,7 @@ from torch_lazyplug.lazy.devices import _exchange_device, _maybe_exchange_device
 from torch_lazyplug.lazy.random import *  # noqa: F403
 from torch_lazyplug.lazy.random import _get_generator
 from torch_lazyplug.lazy.streams import *  # noqa: F403
+from torch_lazyplug.lazy.sync_debug import *  # noqa: F403
 
 __all__ = [
     "DeferredLazyCallError",
@@ -33,6 +34,7 @@ __all__ = [
     *devices.__all__,
     *random.__all__,
     *streams.__all__,
+    *sync_debug.__all__,
 ]
 
 

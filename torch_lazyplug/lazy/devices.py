@@ -10,6 +10,7 @@ from torch_lazyplug.lazy._state import _lazy_init
 from torch_lazyplug.lazy._utils import DeviceLike, _get_device_index
 
 __all__ = [
+    "can_device_access_peer",
     "current_device",
     "device",
     "device_count",
@@ -18,8 +19,10 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_tf32_supported",
     "set_device",
     "synchronize",
 ]
@@ -95,11 +98,15 @@ def synchronize(device: DeviceLike = None) -> None:
     _C._device.synchronize(_get_device_index(device, optional=True))
 
 
+def _check_index(index: int) -> None:
+    if not 0 <= index < device_count():
+        raise RuntimeError(f"invalid device ordinal {index}: there are {device_count()} lazy device(s)")
+
+
 def get_device_properties(device: DeviceLike = None) -> LazyDeviceProperties:
     """Name, memory and processors of a device."""
     index = _get_device_index(device, optional=True)
-    if not 0 <= index < device_count():
-        raise RuntimeError(f"invalid device ordinal {index}: there are {device_count()} lazy device(s)")
+    _check_index(index)
     major, minor = get_device_capability(index)
     return LazyDeviceProperties(
         name=f"Lazy CPU ({torch.backends.cpu.get_cpu_capability()})",
@@ -125,6 +132,23 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
 
 
+def is_tf32_supported() -> bool:
+    """Whether float32 products may be computed in TensorFloat-32; always false."""
+    return False
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that ``torch.autocast("lazy")`` accepts."""
     return [torch.bfloat16, torch.float16]
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether one device can read the memory of another; true of any two, for all share the host's memory."""
+    indices = _get_device_index(device, optional=True), _get_device_index(peer_device)
+    for index in indices:
+        _check_index(index)
+    return indices[0] != indices[1]
+
+
+def ipc_collect() -> None:
+    """Does nothing: tensors are shared between processes through host memory, which its last user frees."""
