@@ -91,6 +91,10 @@ int64_t live_nodes() {
   return static_cast<int64_t>(nodes);
 }
 
+void stop_workers() {
+  DeviceContext::stop_workers();
+}
+
 void materialize(const at::Tensor& tensor) {
   if (is_lazy(tensor)) {
     note_sync("using the memory of a tensor");

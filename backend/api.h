@@ -35,6 +35,10 @@ std::string tensors_text(const std::vector<at::Tensor>& tensors);
 // IR nodes that are pending, on all devices.
 int64_t live_nodes();
 
+// Ends the workers of all devices. From then on work runs on the threads that
+// wait for it.
+void stop_workers();
+
 // Makes a lazy tensor or storage available. Does nothing for any other.
 void materialize(const at::Tensor& tensor);
 void materialize(const c10::Storage& storage);

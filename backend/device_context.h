@@ -1,43 +1,34 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "backend/cut_policy.h"
-#include "backend/lazy_storage.h"
-#include "lowering/computation.h"
-#include "lowering/ir.h"
+#include "backend/stream_context.h"
+#include "device/stream.h"
 
 namespace lazyplug {
 
-// A tensor argument as a call sees it.
-struct TensorArg {
-  const c10::TensorImpl* tensor = nullptr; // null: undefined
-  bool written = false;
-  bool out = false; // passed as out=
-};
-
-// One device: its trace, and the storages that wait for it.
+// One device: its streams, and the storages that live on it.
 //
-// The trace is an ordered stream, shared by all threads that use the device. A
-// read of anything pending flushes all of it, in program order; so does a trace
-// that has become long enough (CutPolicy).
+// A trace is an ordered program, shared by all threads that use the stream. A
+// read of anything pending cuts it, in program order; so does a trace that has
+// become long enough (CutPolicy). What has been cut is queued, and runs on the
+// stream's worker, or on a thread that waits for it.
 //
-// Locking: `mutex_` guards the trace and every storage of the device; it is held
-// for the few instructions that record a node, never while a kernel, a Meta
-// kernel or Python runs. `run_mutex_` is held while a computation runs and its
-// results are delivered, so that computations of a device run one after the
-// other. Order: run_mutex_ before mutex_. Whoever holds mutex_ and finds a
-// storage that is running lets go and waits for run_mutex_.
+// Locking: `mutex_` guards the traces and every storage of the device; it is
+// held for the few instructions that record a node or queue a job, never while
+// a kernel, a Meta kernel, a deleter or Python runs. A worker's mutex may be
+// taken while it is held, not the other way round. No thread holds the mutexes
+// of two devices.
 class DeviceContext {
  public:
   static DeviceContext& get(c10::DeviceIndex index);
 
-  // Appends a call. `args` are its tensor arguments in order. Returns the
-  // fresh outputs, as tensors. Raises the error of an argument that failed.
+  // Appends a call to the trace of the calling thread's current stream. `args`
+  // are its tensor arguments in order. Returns the fresh outputs, as tensors.
+  // Raises the error of an argument that is known to have failed.
   std::vector<at::Tensor>
   record(const SignaturePtr& signature, c10::ArrayRef<TensorArg> args, c10::ArrayRef<c10::IValue> scalars);
 
@@ -56,80 +47,49 @@ class DeviceContext {
   // Takes over what has been done to the size or address of the memory.
   static void refresh(LazyStorageImpl& storage, const c10::Storage& memory);
 
-  // Runs everything pending. Errors stay with the results they spoil.
+  // Queues everything pending, on all streams. Errors stay with the results
+  // they spoil.
   void flush();
+  void flush_stream(c10::StreamId id);
   // Runs everything pending, and raises the first error that nobody has seen.
   void synchronize();
+  // The same for the ops of one stream up to a place.
+  void synchronize_stream(c10::StreamId id, uint64_t place);
+  // What is recorded on the stream `waiting` from now on runs after the place.
+  static void wait_for(c10::Stream waiting, c10::Stream stream, uint64_t place);
 
   // The pending program that computes these storages, as text.
   std::string text(c10::ArrayRef<LazyStorageImpl*> storages);
   size_t pending_nodes();
-  // How many ops have been recorded, and how many of them have run, so far.
-  uint64_t recorded() const {
-    return recorded_;
-  }
-  uint64_t completed() const {
-    return completed_;
-  }
+  // How many ops of the stream have been recorded, and how many have run.
+  uint64_t recorded(c10::StreamId id);
+  uint64_t completed(c10::StreamId id);
 
   // Called when a storage dies.
   void forget(LazyStorageImpl& storage);
 
+  // Ends the workers of all devices, after what each is running. From then on
+  // work runs on the threads that wait for it.
+  static void stop_workers();
+
  private:
   friend struct DeviceContexts;
   using Lock = std::unique_lock<std::mutex>;
-  using StoragePtr = c10::intrusive_ptr<LazyStorageImpl>;
-
-  // A trace taken from the context, and the storages that wait for it.
-  struct Job {
-    Trace trace;
-    std::vector<StoragePtr> storages;
-    std::vector<Value> roots;
-    std::vector<const Geometry*> layouts;
-    uint64_t end = 0; // ops recorded up to and with this job
-  };
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
 
-  using Graveyard = c10::SmallVector<c10::Storage, 2>; // memory to free without the lock
-  using Written = c10::SmallVector<LazyStorageImpl*, 4>;
-
-  // The distinct storages that a call writes, in the order of its operands.
-  static Written written_storages(c10::ArrayRef<TensorArg> args);
-  void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
-  bool is_full();
-  void wait_until_readable(c10::ArrayRef<TensorArg> args, Lock& lock);
-  void wait_for_run(Lock& lock);
-  Lock lock_runs();
-  void raise_failure(LazyStorageImpl& storage);
-  void note_failure(const FailurePtr& failure);
-  Operand read(const TensorArg& arg);
-  void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
-  Operand read_cpu_scalar(const c10::TensorImpl& tensor);
-  std::vector<at::Tensor> make_outputs(NodeId node, const SignaturePtr& signature);
-  // Returns the memory that the storage had.
-  c10::Storage make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
-  void drop_slot(LazyStorageImpl& storage);
-
-  Job take_job();
-  void run(Job& job);
-  void deliver(Job& job, std::vector<ComputationOutput> outputs);
-  c10::Storage result_memory(Job& job, size_t root, at::Tensor result);
-  void fail(Job& job, const std::exception_ptr& error);
+  StreamContext& stream(c10::StreamId id);
+  std::vector<StreamContext*> streams();
+  void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
+  void settle(LazyStorageImpl& storage);
+  Worker::Ticket submit(StreamContext& stream, bool wake);
+  void submit_and_wait(StreamContext& stream);
+  void submit_full(StreamContext& stream);
 
   const c10::DeviceIndex index_;
-  std::mutex run_mutex_;
-  std::atomic<std::thread::id> runner_{}; // the thread that holds run_mutex_ in order to run
   std::mutex mutex_;
-  Trace trace_;
-  uint64_t epoch_ = 1;
-  // By creation. Weak references, so that a storage can be revived, or found
-  // dead, while its last owner is letting go of it on another thread.
-  std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
-  CutPolicy cut_policy_;
-  FailurePtr first_failure_; // of those that nobody has seen
-  std::atomic<uint64_t> recorded_{0};
-  std::atomic<uint64_t> completed_{0};
+  // Made when they are first used, and never destroyed.
+  std::array<std::atomic<StreamContext*>, kStreamsPerDevice> streams_{};
 };
 
 } // namespace lazyplug

@@ -59,6 +59,7 @@ LazyStorageImpl::~LazyStorageImpl() {
 void LazyStorageImpl::release_resources() {
   context_->forget(*this);
   memory_ = c10::Storage();
+  data_ = nullptr;
   StorageImpl::release_resources();
 }
 
@@ -71,39 +72,56 @@ LazyStorageImpl* LazyStorageImpl::of(c10::StorageImpl& storage) {
   return typeid(storage) == typeid(LazyStorageImpl) ? static_cast<LazyStorageImpl*>(&storage) : nullptr;
 }
 
-c10::Storage LazyStorageImpl::set_pending(Value value, const Geometry* layout) {
+Remains LazyStorageImpl::set_pending(StreamContext& stream, Value value, const Geometry* layout) {
+  Remains remains = take_contents();
+  stream_ = &stream;
   value_ = value;
   layout_ = layout;
-  const bool available = state_ == State::kAvailable;
   state_ = State::kPending;
-  return available ? take_memory() : c10::Storage();
+  return remains;
 }
 
-c10::Storage LazyStorageImpl::take_memory() {
-  set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
-  set_materializer(materialize_on_access);
-  return std::exchange(memory_, c10::Storage());
+void LazyStorageImpl::set_submitted(DeviceDataPtr data) {
+  data_ = std::move(data);
+  state_ = State::kSubmitted;
 }
 
-c10::Storage LazyStorageImpl::set_available(c10::Storage memory) {
-  c10::Storage old_memory = std::exchange(memory_, std::move(memory));
+void LazyStorageImpl::take_over_data() {
+  const DeviceDataPtr data = std::move(data_);
+  if (data->memory) {
+    set_available(data->memory);
+    failure_ = data->failure;
+  } else {
+    set_failed(data->failure);
+  }
+}
+
+Remains LazyStorageImpl::take_contents() {
+  if (state_ == State::kAvailable) {
+    set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
+    set_materializer(materialize_on_access);
+  }
+  return {std::exchange(memory_, c10::Storage()), std::exchange(data_, nullptr)};
+}
+
+Remains LazyStorageImpl::set_available(c10::Storage memory) {
+  Remains remains{std::exchange(memory_, std::move(memory)), std::exchange(data_, nullptr)};
   if (has_materializer()) {
     clear_materializer();
   }
   // A second pointer to the memory that `memory_` owns.
   set_data_ptr_noswap(c10::DataPtr(memory_.mutable_data(), device()));
   state_ = State::kAvailable;
-  return old_memory;
+  return remains;
 }
 
-void LazyStorageImpl::set_unallocated(size_t nbytes) {
-  if (state_ == State::kAvailable) {
-    take_memory(); // empty: only storages without bytes come here
-  }
+Remains LazyStorageImpl::set_unallocated(size_t nbytes) {
+  Remains remains = take_contents();
   set_nbytes(nbytes);
   epoch_ = 0;
   failure_ = nullptr;
   state_ = State::kUnallocated;
+  return remains;
 }
 
 void LazyStorageImpl::set_failed(FailurePtr failure) {

@@ -5,30 +5,29 @@
 #include <c10/core/StorageImpl.h>
 
 #include <atomic>
-#include <exception>
-#include <memory>
 
+#include "backend/device_data.h"
 #include "lowering/ir.h"
 
 namespace lazyplug {
 
 class DeviceContext;
+class StreamContext;
 
-// What an op raised while it ran, shared by all storages that depend on it.
-struct Failure {
-  explicit Failure(std::exception_ptr raised) : error(std::move(raised)) {}
-  std::exception_ptr error;
-  std::atomic<bool> seen{false}; // it has been raised to somebody
+// What a storage held before a change. To be freed when no lock is held, for
+// the deleter of memory may be anybody's.
+struct Remains {
+  c10::Storage memory;
+  DeviceDataPtr data;
 };
-using FailurePtr = std::shared_ptr<Failure>;
 
 // The storage of a lazy tensor. The storage is lazy, not the tensor: tensors on
 // it are stock TensorImpls, so views, aliasing and strides are PyTorch's own.
 //
-//   kUnallocated ──first use──▶ kPending ──executor takes the trace──▶ kRunning
-//        │                        ▲  │                                   │
-//        │ data_ptr()             │  └──────── written: a new value      │
-//        ▼                        │                                      ▼
+//   kUnallocated ──first use──▶ kPending ───the trace is cut───▶ kSubmitted
+//        │                        ▲  ▲                               │ │
+//        │ data_ptr()             │  └───── written: a new value ────┘ │ somebody
+//        ▼                        │                                    ▼ looks
 //   kAvailable ◀──────────────────┼──────────────────────── kAvailable | kFailed
 //        └───── written by an op ─┘
 //
@@ -37,14 +36,17 @@ using FailurePtr = std::shared_ptr<Failure>;
 // write to a storage failed, the storage keeps its old contents, and the error
 // is raised by the next read, unless somebody has seen it by then.
 //
+// The threads that compute never touch a storage: they fill its DeviceData, and
+// the next thread that uses the storage takes it over.
+//
 // Locking: all members are guarded by the mutex of the storage's DeviceContext,
 // through which every change goes.
 class LazyStorageImpl final : public c10::StorageImpl {
  public:
   enum class State : uint8_t {
     kUnallocated, // never written: no memory and no value
-    kPending,     // `value` in the device's current trace will be its contents
-    kRunning,     // the executor is computing its contents
+    kPending,     // `value` in the current trace of `stream` will be its contents
+    kSubmitted,   // `data` is, or will be, its contents
     kAvailable,   // `memory` holds its contents, and the data pointer is real
     kFailed,      // `failure` tells why its contents could not be computed
   };
@@ -77,16 +79,19 @@ class LazyStorageImpl final : public c10::StorageImpl {
 
  private:
   friend class DeviceContext;
+  friend class StreamContext;
   static constexpr uint32_t kNoSlot = static_cast<uint32_t>(-1);
 
-  // These return the memory that the storage had, to be freed by the caller
-  // when no lock is held: a deleter may be anybody's.
-  c10::Storage set_pending(Value value, const Geometry* layout);
-  c10::Storage set_available(c10::Storage memory);
-  void set_unallocated(size_t nbytes);
+  Remains set_pending(StreamContext& stream, Value value, const Geometry* layout);
+  Remains set_available(c10::Storage memory);
+  Remains set_unallocated(size_t nbytes);
+  void set_submitted(DeviceDataPtr data);
   void set_failed(FailurePtr failure);
-  c10::Storage take_memory();
-  // Whether `value_` and `layout_` belong to the trace with this number.
+  // Of a submitted storage whose data is ready.
+  void take_over_data();
+  Remains take_contents();
+  // Whether `value_` and `layout_` belong to the trace with this number. Each
+  // trace of the process has its own.
   bool in_trace(uint64_t epoch) const {
     return epoch_ == epoch;
   }
@@ -98,11 +103,13 @@ class LazyStorageImpl final : public c10::StorageImpl {
   // looks at it before it takes the lock.
   std::atomic<uint32_t> slot_ = kNoSlot;
   // The current contents as a value of trace number `epoch_`: computed by it if
-  // pending, a leaf of it if available.
+  // pending, a leaf of it if submitted or available.
   uint64_t epoch_ = 0;
+  StreamContext* stream_ = nullptr; // of a pending storage
   Value value_;
   const Geometry* layout_ = nullptr; // owned by that trace
-  c10::Storage memory_;              // a CPU storage
+  DeviceDataPtr data_;               // of a submitted storage
+  c10::Storage memory_;              // of an available storage: a CPU storage
   FailurePtr failure_;               // of a failed storage, or of the last write to this one
 };
 

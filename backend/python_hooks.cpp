@@ -13,6 +13,10 @@ const char* current_location() {
   return python_hooks.find_location ? python_hooks.find_location() : nullptr;
 }
 
+void without_gil(const std::function<void()>& function) {
+  python_hooks.without_gil ? python_hooks.without_gil(function) : function();
+}
+
 void rethrow(const std::exception_ptr& error) {
   if (python_hooks.rethrow_copy) {
     python_hooks.rethrow_copy(error);

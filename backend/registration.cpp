@@ -75,10 +75,17 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
 
 DeviceCallbacks callbacks() {
   DeviceCallbacks callbacks;
+  const auto context = [](c10::Stream stream) -> DeviceContext& { return DeviceContext::get(stream.device_index()); };
   callbacks.synchronize = [](c10::DeviceIndex device) { DeviceContext::get(device).synchronize(); };
-  callbacks.flush = [](c10::DeviceIndex device) { DeviceContext::get(device).flush(); };
-  callbacks.recorded_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).recorded(); };
-  callbacks.completed_place = [](c10::DeviceIndex device) { return DeviceContext::get(device).completed(); };
+  callbacks.synchronize_stream = [context](c10::Stream stream, uint64_t place) {
+    context(stream).synchronize_stream(stream.id(), place);
+  };
+  callbacks.flush = [context](c10::Stream stream) { context(stream).flush_stream(stream.id()); };
+  callbacks.wait_for = [](c10::Stream waiting, c10::Stream stream, uint64_t place) {
+    DeviceContext::wait_for(waiting, stream, place);
+  };
+  callbacks.recorded_place = [context](c10::Stream stream) { return context(stream).recorded(stream.id()); };
+  callbacks.completed_place = [context](c10::Stream stream) { return context(stream).completed(stream.id()); };
   callbacks.resize_storage = [](c10::StorageImpl* storage, size_t nbytes) {
     auto* lazy = LazyStorageImpl::of(*storage);
     TORCH_CHECK(lazy, "cannot resize memory that was wrapped, not allocated");

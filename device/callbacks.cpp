@@ -17,8 +17,8 @@ DeviceCallbacks& registered() {
 
 void set_device_callbacks(DeviceCallbacks callbacks) {
   TORCH_INTERNAL_ASSERT(
-      callbacks.synchronize && callbacks.flush && callbacks.recorded_place && callbacks.completed_place &&
-      callbacks.resize_storage);
+      callbacks.synchronize && callbacks.synchronize_stream && callbacks.flush && callbacks.wait_for &&
+      callbacks.recorded_place && callbacks.completed_place && callbacks.resize_storage);
   registered() = std::move(callbacks);
 }
 

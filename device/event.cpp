@@ -33,49 +33,54 @@ Event::~Event() {
   }
 }
 
-void Event::record(c10::DeviceIndex device) {
-  const uint64_t place = device_callbacks().recorded_place(device);
+void Event::record(c10::Stream stream) {
+  const uint64_t place = device_callbacks().recorded_place(stream);
   if (!timing_) {
-    device_ = device;
+    stream_ = stream;
     place_ = place;
     return;
   }
   {
     std::lock_guard<std::mutex> lock(stamp_mutex());
-    device_ = device;
+    stream_ = stream;
     place_ = place;
     reached_at_.reset();
     unstamped().insert(this);
   }
-  stamp_reached_events(device);
+  device_callbacks().flush(stream);
+  stamp_reached_events(stream);
 }
 
 bool Event::reached() const {
-  return device_ < 0 || device_callbacks().completed_place(device_) >= place_;
+  return !stream_ || device_callbacks().completed_place(*stream_) >= place_;
 }
 
 bool Event::query() {
   if (reached()) {
     return true;
   }
-  device_callbacks().flush(device_);
-  stamp_reached_events(device_);
+  device_callbacks().flush(*stream_);
   return reached();
 }
 
 void Event::synchronize() {
-  if (!reached()) {
-    device_callbacks().synchronize(device_);
-    stamp_reached_events(device_);
+  if (stream_) {
+    device_callbacks().synchronize_stream(*stream_, place_);
   }
 }
 
-void stamp_reached_events(c10::DeviceIndex device) {
-  const uint64_t completed = device_callbacks().completed_place(device);
+void Event::block(c10::Stream stream) const {
+  if (!reached()) {
+    device_callbacks().wait_for(stream, *stream_, place_);
+  }
+}
+
+void stamp_reached_events(c10::Stream stream) {
+  const uint64_t completed = device_callbacks().completed_place(stream);
   const auto now = std::chrono::steady_clock::now();
   std::lock_guard<std::mutex> lock(stamp_mutex());
   std::erase_if(unstamped(), [&](Event* event) {
-    const bool reached = event->device_ == device && event->place_ <= completed;
+    const bool reached = event->stream_ == stream && event->place_ <= completed;
     if (reached) {
       event->reached_at_ = now;
     }

@@ -1,7 +1,7 @@
 // Events: places in a device's order of execution that can be waited for and timed.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <chrono>
 #include <cstdint>
@@ -9,10 +9,9 @@
 
 namespace lazyplug {
 
-// The life of an event: new, then after each record() pending until the operations recorded before it have run, then
-// reached. Recording only notes the place; it starts nothing.
-//
-// All streams of a device share its order of execution, so an event covers what was recorded on any of them.
+// The life of an event: new, then after each record() pending until the operations recorded before it on its stream
+// have run, then reached. Recording notes the place, and starts nothing, unless the event is for timing: then the
+// stream's work is started, so that the time is that of the place itself.
 //
 // Locking: as with every backend's events, one thread at a time uses an event. Only the time stamp is written by
 // other threads, in stamp_reached_events(), and has a lock in event.cpp.
@@ -24,7 +23,10 @@ class Event {
   ~Event();
 
   // Recording again moves the event.
-  void record(c10::DeviceIndex device);
+  void record(c10::Stream stream);
+
+  // What is recorded on the stream from now on runs after the event. Waits for nothing.
+  void block(c10::Stream stream) const;
 
   // Whether the event is reached. If it is not, starts what is pending, so that polling makes progress.
   bool query();
@@ -34,24 +36,23 @@ class Event {
 
  private:
   friend double elapsed_ms(const Event& start, const Event& end);
-  friend void stamp_reached_events(c10::DeviceIndex device);
+  friend void stamp_reached_events(c10::Stream stream);
 
   bool reached() const;
 
   const bool timing_;
-  c10::DeviceIndex device_ = -1;
+  std::optional<c10::Stream> stream_; // none: new
   uint64_t place_ = 0;
-  // When the event was first seen to be reached; only if timing_.
+  // When the event was reached; only if timing_.
   std::optional<std::chrono::steady_clock::time_point> reached_at_;
 };
 
-// Milliseconds between the moments at which both events were reached. Until each stream has a worker of its own, these
-// are the moments of recording if nothing was pending then, and of the synchronisation that ran the work otherwise.
-// Raises ValueError unless both were made for timing, RuntimeError unless both have been reached.
+// Milliseconds between the moments at which both events were reached: of execution, not of recording. Raises ValueError
+// unless both were made for timing, RuntimeError unless both have been reached.
 double elapsed_ms(const Event& start, const Event& end);
 
-// Gives the time to every timing event of the device that has been reached and has none yet. To be called whenever
+// Gives the time to every timing event of the stream that has been reached and has none yet. To be called whenever
 // completed_place has moved.
-void stamp_reached_events(c10::DeviceIndex device);
+void stamp_reached_events(c10::Stream stream);
 
 } // namespace lazyplug

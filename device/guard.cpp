@@ -115,13 +115,12 @@ void LazyGuardImpl::record(void** event, const c10::Stream& stream, c10::DeviceI
   if (*event == nullptr) {
     *event = new Event(wants_timing(flag));
   }
-  as_event(*event).record(stream.device_index());
+  as_event(*event).record(stream);
 }
 
-// Nothing to insert: what is recorded later on this device runs later anyway, and other devices see the device's data
-// only through copies, which wait for it.
-void LazyGuardImpl::block(void* /*event*/, const c10::Stream& stream) const {
+void LazyGuardImpl::block(void* event, const c10::Stream& stream) const {
   check_stream(stream);
+  as_event(event).block(stream);
 }
 
 bool LazyGuardImpl::queryEvent(void* event) const {

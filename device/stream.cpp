@@ -42,6 +42,10 @@ c10::Stream current_stream(c10::DeviceIndex device) {
   return make_stream(index, current_ids[index]);
 }
 
+c10::StreamId current_stream_id(c10::DeviceIndex device) {
+  return current_ids[device];
+}
+
 c10::Stream exchange_stream(c10::Stream stream) {
   check_stream(stream);
   const c10::DeviceIndex index = stream.device_index();
@@ -71,20 +75,21 @@ bool query_stream(c10::Stream stream) {
   ensure_initialized();
   check_stream(stream);
   Event now(/*timing=*/false);
-  now.record(stream.device_index());
+  now.record(stream);
   return now.query();
 }
 
 void synchronize_stream(c10::Stream stream) {
+  ensure_initialized();
   check_stream(stream);
-  synchronize_device(stream.device_index());
+  Event now(/*timing=*/false);
+  now.record(stream);
+  now.synchronize();
 }
 
 void synchronize_device(c10::DeviceIndex device) {
   ensure_initialized();
-  const c10::DeviceIndex index = resolve_device_index(device);
-  device_callbacks().synchronize(index);
-  stamp_reached_events(index);
+  device_callbacks().synchronize(resolve_device_index(device));
 }
 
 } // namespace lazyplug

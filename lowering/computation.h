@@ -17,6 +17,9 @@ namespace lazyplug {
 struct ComputationInputs {
   std::vector<at::Tensor> leaves;
   std::vector<c10::IValue> scalars;
+  // Empty, or for each leaf null or why its contents cannot be trusted: then it
+  // is undefined, or what it was before a write to it failed.
+  std::vector<std::exception_ptr> errors = {};
 };
 
 // One root's result. With an error, the tensor is undefined, or, where only

@@ -87,9 +87,13 @@ void TorchScriptComputation::mark_last_reads() {
 
 std::vector<ComputationOutput> TorchScriptComputation::run(ComputationInputs inputs) const {
   const ExecutionGuard guard;
+  Errors errors = leaf_errors(inputs);
   Registers registers = load(std::move(inputs));
   c10::Stack stack;
-  Errors errors;
+  if (!errors.empty()) {
+    execute_after_error(0, registers, stack, errors);
+    return collect(registers, errors);
+  }
   for (size_t i = 0; i < instructions_.size(); ++i) {
     try {
       execute(instructions_[i], registers, stack);
@@ -101,6 +105,14 @@ std::vector<ComputationOutput> TorchScriptComputation::run(ComputationInputs inp
     }
   }
   return collect(registers, errors);
+}
+
+TorchScriptComputation::Errors TorchScriptComputation::leaf_errors(const ComputationInputs& inputs) const {
+  Errors errors(inputs.errors.empty() ? 0 : num_registers_);
+  for (size_t i = 0; i < inputs.errors.size(); ++i) {
+    errors[i].error = inputs.errors[i];
+  }
+  return errors;
 }
 
 TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs inputs) const {
@@ -115,7 +127,10 @@ TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs
       graph_->inputs().size());
   size_t next = 0;
   for (auto& leaf : inputs.leaves) {
-    registers[next++] = std::move(leaf);
+    auto& destination = registers[next++];
+    if (leaf.defined()) {
+      destination = std::move(leaf);
+    }
   }
   for (auto& scalar : inputs.scalars) {
     registers[next++] = std::move(scalar);

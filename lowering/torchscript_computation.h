@@ -56,6 +56,7 @@ class TorchScriptComputation final : public Computation {
   void add_constant(const torch::jit::Node* node);
   void mark_last_reads();
 
+  Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
   void execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const;
   void execute_after_error(size_t failed, Registers& registers, c10::Stack& stack, Errors& errors) const;

@@ -1,8 +1,10 @@
 """Makes PyTorch know the device: its name, the module ``torch.lazy`` and methods such as ``Tensor.lazy()``."""
 
+import atexit
+
 import torch
 
-from torch_lazyplug import lazy
+from torch_lazyplug import _C, lazy
 
 
 def _redirect_in_tree_functions() -> None:
@@ -24,6 +26,8 @@ def register_backend() -> None:
     torch.utils.rename_privateuse1_backend("lazy")
     torch._register_device_module("lazy", lazy)
     _redirect_in_tree_functions()
+    # What is pending when the interpreter exits has nobody to look at it.
+    atexit.register(_C._lazy._stop_workers)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
     )

@@ -203,7 +203,7 @@ def test_recording_an_event_cuts_nothing():
     with work() as recording:
         y = x + 1
         event = torch.lazy.current_stream().record_event()
-        torch.lazy.Stream().wait_event(event)
+        torch.lazy.current_stream().wait_event(event)
         z = y * 2
     assert recording.flushes == 0
     assert z.tolist() == [4, 4]

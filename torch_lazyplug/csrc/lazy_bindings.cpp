@@ -33,6 +33,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_get_tensor_id", &tensor_id, ReleaseGil());
   lazy.def("_get_tensors_text", &tensors_text, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
+  lazy.def("_stop_workers", &stop_workers, ReleaseGil());
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));

@@ -78,10 +78,18 @@ void rethrow_copy(const std::exception_ptr& error) {
   }
 }
 
+void call_without_gil(const std::function<void()>& function) {
+  if (!Py_IsInitialized() || !PyGILState_Check()) {
+    return function();
+  }
+  const py::gil_scoped_release no_gil;
+  function();
+}
+
 } // namespace
 
 void install_python_hooks() {
-  set_python_hooks({&python_location, &rethrow_copy});
+  set_python_hooks({&python_location, &rethrow_copy, &call_without_gil});
 }
 
 } // namespace lazyplug

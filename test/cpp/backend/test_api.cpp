@@ -19,9 +19,9 @@ TEST_F(ApiTest, MarkStepRunsTheNamedDevices) {
   const at::Tensor there = to_lazy(iota({2}), 1) + 1;
   mark_step(kDevice + ":1", {}, false);
   EXPECT_EQ(state_of(here), State::kPending);
-  EXPECT_EQ(state_of(there), State::kAvailable);
+  EXPECT_EQ(state_of(there), State::kSubmitted);
   mark_step("", {kDevice + ":0", kDevice + ":1"}, false);
-  EXPECT_EQ(state_of(here), State::kAvailable);
+  EXPECT_EQ(state_of(here), State::kSubmitted);
 }
 
 TEST_F(ApiTest, MarkStepWithoutANameMeansTheCurrentDevice) {
@@ -31,7 +31,7 @@ TEST_F(ApiTest, MarkStepWithoutANameMeansTheCurrentDevice) {
   set_device(0);
   EXPECT_EQ(state_of(here), State::kPending);
   mark_step("", {}, false);
-  EXPECT_EQ(state_of(here), State::kAvailable);
+  EXPECT_EQ(state_of(here), State::kSubmitted);
 }
 
 TEST_F(ApiTest, MarkStepRaisesOnlyIfItWaits) {
@@ -46,7 +46,7 @@ TEST_F(ApiTest, WaitMeansAllDevicesUnlessNamed) {
   wait_device_ops({kDevice + ":1"});
   EXPECT_EQ(state_of(here), State::kPending);
   wait_device_ops({});
-  EXPECT_EQ(state_of(here), State::kAvailable);
+  EXPECT_EQ(state_of(here), State::kSubmitted);
   EXPECT_EQ(live_nodes(), 0);
 }
 

@@ -27,7 +27,7 @@ TEST_F(DeviceContextTest, OneReadRunsEverythingOnce) {
   const at::Tensor y = x + x;
   const at::Tensor z = y * x;
   expect_equal(z, 2 * cpu * cpu);
-  EXPECT_EQ(state_of(y), State::kAvailable);
+  EXPECT_EQ(state_of(y), State::kSubmitted);
   expect_equal(y, 2 * cpu);
   EXPECT_EQ(count("Flush"), 1);
   EXPECT_EQ(count("NodesExecuted"), 2);
@@ -36,20 +36,20 @@ TEST_F(DeviceContextTest, OneReadRunsEverythingOnce) {
 }
 
 TEST_F(DeviceContextTest, FlushOfNothingIsNothing) {
-  context_.flush();
+  context_.synchronize();
   context_.synchronize();
   EXPECT_EQ(count("Flush"), 0);
 }
 
 TEST_F(DeviceContextTest, CountsWhatIsRecordedAndCompleted) {
-  context_.flush();
-  const uint64_t start = context_.recorded();
-  EXPECT_EQ(context_.completed(), start);
+  context_.synchronize();
+  const uint64_t start = context_.recorded(0);
+  EXPECT_EQ(context_.completed(0), start);
   const at::Tensor y = x + x;
-  EXPECT_EQ(context_.recorded(), start + 1);
-  EXPECT_EQ(context_.completed(), start);
-  context_.flush();
-  EXPECT_EQ(context_.completed(), start + 1);
+  EXPECT_EQ(context_.recorded(0), start + 1);
+  EXPECT_EQ(context_.completed(0), start);
+  context_.synchronize();
+  EXPECT_EQ(context_.completed(0), start + 1);
 }
 
 TEST_F(DeviceContextTest, DevicesAreIndependent) {
@@ -63,13 +63,13 @@ TEST_F(DeviceContextTest, DevicesAreIndependent) {
 TEST_F(DeviceContextTest, SameStepIsCompiledOnce) {
   computation_cache().clear();
   at::Tensor weight = x + 0;
-  context_.flush();
+  context_.synchronize();
   reset_metrics();
   for (int i = 0; i < 4; ++i) {
     const at::Tensor a = weight * 2;
     const at::Tensor b = weight.t().mm(a);
     weight.add_(a, 0.1 * i);
-    context_.flush();
+    context_.synchronize();
   }
   EXPECT_EQ(count("Compile"), 1);
   EXPECT_EQ(count("CacheHit"), 3);
@@ -83,7 +83,7 @@ TEST_F(DeviceContextTest, RootsAreInOrderOfCreation) {
     for (int k = 0; k < 20; ++k) {
       results.push_back(x + k);
     }
-    context_.flush();
+    context_.synchronize();
     expect_equal(results[13], cpu + 13);
   }
   EXPECT_EQ(count("Compile"), 1);
@@ -95,7 +95,7 @@ TEST_F(DeviceContextTest, DeadResultsAreNotComputed) {
     const at::Tensor also_dead = dead * 2;
   }
   const at::Tensor y = x + x;
-  context_.flush();
+  context_.synchronize();
   EXPECT_EQ(count("NodesExecuted"), 1);
   expect_equal(y, cpu + cpu);
 }
@@ -144,7 +144,7 @@ TEST_F(DeviceContextTest, CpuNumbersAreCopiedWhenTheyAreRecorded) {
 TEST_F(DeviceContextTest, LaunchBlockingRunsEachOp) {
   const ScopedFlag<bool> blocking(config().launch_blocking, true);
   const at::Tensor y = x + x;
-  EXPECT_EQ(state_of(y), State::kAvailable);
+  EXPECT_EQ(state_of(y), State::kSubmitted);
   EXPECT_THROW(test_ops::fail(x), c10::IndexError);
 }
 
@@ -209,7 +209,7 @@ TEST_F(DeviceContextTest, AdoptReplacesContentsButNotWhatWasReadBefore) {
 TEST_F(DeviceContextTest, AdoptMakesAPendingResultUnnecessary) {
   const at::Tensor y = x + x;
   context_.adopt(storage_of(y), at::full({2, 3}, 9.F).storage());
-  context_.flush();
+  context_.synchronize();
   EXPECT_EQ(count("NodesExecuted"), 0);
   expect_equal(y, at::full({2, 3}, 9.F));
 }
@@ -219,7 +219,7 @@ TEST_F(DeviceContextTest, MemoryForWritingIsReadByNothingPending) {
   DeviceContext::materialize(storage_of(x));
   EXPECT_EQ(state_of(y), State::kPending);
   DeviceContext::materialize_for_write(storage_of(x));
-  EXPECT_EQ(state_of(y), State::kAvailable);
+  EXPECT_EQ(state_of(y), State::kSubmitted);
 }
 
 TEST_F(DeviceContextTest, ResizeKeepsContentsAsFarAsTheyFit) {
@@ -329,7 +329,7 @@ TEST_F(DeviceContextTest, WritesOfSeveralThreadsToOneTensorAllHappen) {
     for (int i = 0; i < 100; ++i) {
       sum.add_(1);
       if (i % 25 == thread) {
-        context_.flush();
+        context_.synchronize();
       }
     }
   });
@@ -341,7 +341,7 @@ TEST_F(DeviceContextTest, TensorsDieOnOtherThreadsWhileTheTraceIsFlushed) {
   std::atomic<bool> done{false};
   std::thread flusher([&] {
     while (!done) {
-      context_.flush();
+      context_.synchronize();
     }
   });
   run_in_threads(2, [&](int thread) {
@@ -358,7 +358,8 @@ TEST_F(DeviceContextTest, TensorsDieOnOtherThreadsWhileTheTraceIsFlushed) {
 // Runs a trace that stops at `wait`, on another thread, for as long as this lives.
 class HeldRun {
  public:
-  explicit HeldRun(DeviceContext& context) : runner_([&context] { context.flush(); }) {
+  explicit HeldRun(DeviceContext& context) : context_(context) {
+    context.flush();
     gate_.await_arrival();
   }
   ~HeldRun() {
@@ -366,21 +367,21 @@ class HeldRun {
   }
   void release() {
     gate_.open();
-    if (runner_.joinable()) {
-      runner_.join();
-    }
+    context_.synchronize();
   }
 
  private:
+  DeviceContext& context_;
   test_ops::Gate gate_;
-  std::thread runner_;
 };
 
-TEST_F(DeviceContextTest, StorageIsRunningWhileItIsComputed) {
+TEST_F(DeviceContextTest, StorageIsSubmittedUntilSomebodyLooks) {
   const at::Tensor y = test_ops::wait(x);
   HeldRun run(context_);
-  EXPECT_EQ(state_of(y), State::kRunning);
+  EXPECT_EQ(state_of(y), State::kSubmitted);
   run.release();
+  EXPECT_EQ(state_of(y), State::kSubmitted);
+  DeviceContext::materialize(*LazyStorageImpl::of(y));
   EXPECT_EQ(state_of(y), State::kAvailable);
 }
 

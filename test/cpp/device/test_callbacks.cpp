@@ -10,11 +10,12 @@ namespace {
 
 TEST(Callbacks, RegisteredOnesAreCalled) {
   FakeExecutor executor;
-  executor.record_op(1);
-  EXPECT_EQ(device_callbacks().recorded_place(1), 1);
-  EXPECT_EQ(device_callbacks().completed_place(1), 0);
-  device_callbacks().synchronize(1);
-  EXPECT_EQ(device_callbacks().completed_place(1), 1);
+  const c10::Stream stream = test_stream(1);
+  executor.record_op(stream);
+  EXPECT_EQ(device_callbacks().recorded_place(stream), 1);
+  EXPECT_EQ(device_callbacks().completed_place(stream), 0);
+  device_callbacks().synchronize_stream(stream, 1);
+  EXPECT_EQ(device_callbacks().completed_place(stream), 1);
 }
 
 TEST(Callbacks, MissingMemberIsOurBug) {
@@ -24,8 +25,9 @@ TEST(Callbacks, MissingMemberIsOurBug) {
 TEST(Callbacks, DefaultsAreADeviceWithoutWork) {
   const DeviceCallbacks defaults;
   defaults.synchronize(0);
-  defaults.flush(0);
-  EXPECT_EQ(defaults.recorded_place(0), defaults.completed_place(0));
+  const c10::Stream stream = test_stream(0);
+  defaults.flush(stream);
+  EXPECT_EQ(defaults.recorded_place(stream), defaults.completed_place(stream));
 }
 
 } // namespace

@@ -13,125 +13,136 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(20);
 
-TEST(Event, RecordingStartsNothing) {
-  FakeExecutor executor;
-  executor.record_op(0);
+class EventTest : public testing::Test {
+ protected:
+  FakeExecutor executor_;
+  const c10::Stream stream_ = test_stream(0);
+  const c10::Stream side_ = test_stream(0, 1);
+};
+
+TEST_F(EventTest, RecordingStartsNothing) {
+  executor_.record_op(stream_);
+  Event event(/*timing=*/false);
+  event.record(stream_);
+  EXPECT_EQ(executor_.places(stream_).completed, 0);
+  EXPECT_TRUE(executor_.flushed.empty());
+}
+
+TEST_F(EventTest, TimingStartsTheWorkSoThatTheTimeIsThatOfThePlace) {
+  executor_.record_op(stream_);
   Event event(/*timing=*/true);
-  event.record(0);
-  EXPECT_EQ(executor.completed[0], 0);
-  EXPECT_TRUE(executor.flushed.empty());
-  EXPECT_TRUE(executor.synchronized.empty());
+  event.record(stream_);
+  EXPECT_EQ(executor_.flushed, std::vector<c10::Stream>({stream_}));
 }
 
-TEST(Event, NewEventIsReached) {
-  FakeExecutor executor;
+TEST_F(EventTest, NewEventIsReached) {
   Event event(/*timing=*/false);
   EXPECT_TRUE(event.query());
   event.synchronize();
-  EXPECT_TRUE(executor.synchronized.empty());
+  event.block(side_);
+  EXPECT_TRUE(executor_.synchronized_streams.empty());
+  EXPECT_TRUE(executor_.waits.empty());
 }
 
-TEST(Event, QueryStartsTheWork) {
-  FakeExecutor executor;
-  executor.runs_on_flush = false;
-  executor.record_op(1);
+TEST_F(EventTest, QueryStartsTheWork) {
+  executor_.runs_on_flush = false;
+  executor_.record_op(stream_);
   Event event(/*timing=*/false);
-  event.record(1);
+  event.record(stream_);
   EXPECT_FALSE(event.query());
-  EXPECT_EQ(executor.flushed, std::vector<c10::DeviceIndex>({1}));
-  executor.run_all(1);
+  EXPECT_EQ(executor_.flushed, std::vector<c10::Stream>({stream_}));
+  executor_.run_all(stream_);
   EXPECT_TRUE(event.query());
-  EXPECT_EQ(executor.flushed.size(), 1);
+  EXPECT_EQ(executor_.flushed.size(), 1);
 }
 
-TEST(Event, LaterWorkIsNotItsBusiness) {
-  FakeExecutor executor;
-  executor.record_op(0);
+TEST_F(EventTest, LaterWorkIsNotItsBusiness) {
+  executor_.record_op(stream_);
   Event event(/*timing=*/false);
-  event.record(0);
-  executor.run_all(0);
-  executor.record_op(0);
+  event.record(stream_);
+  executor_.run_all(stream_);
+  executor_.record_op(stream_);
   EXPECT_TRUE(event.query());
   event.synchronize();
-  EXPECT_TRUE(executor.flushed.empty());
-  EXPECT_TRUE(executor.synchronized.empty());
+  EXPECT_TRUE(executor_.flushed.empty());
+  EXPECT_EQ(executor_.places(stream_).completed, 1);
 }
 
-TEST(Event, SynchronizeWaitsForItsDevice) {
-  FakeExecutor executor;
-  executor.record_op(0);
-  executor.record_op(2);
+TEST_F(EventTest, SynchronizeWaitsForItsStreamOnly) {
+  executor_.record_op(stream_);
+  executor_.record_op(side_);
   Event event(/*timing=*/false);
-  event.record(2);
+  event.record(side_);
   event.synchronize();
-  EXPECT_EQ(executor.synchronized, std::vector<c10::DeviceIndex>({2}));
-  EXPECT_EQ(executor.completed[0], 0);
+  EXPECT_EQ(executor_.synchronized_streams, std::vector<c10::Stream>({side_}));
+  EXPECT_EQ(executor_.places(stream_).completed, 0);
 }
 
-TEST(Event, RecordingAgainMovesIt) {
-  FakeExecutor executor;
+TEST_F(EventTest, BlockMakesTheOtherStreamWaitForThePlace) {
+  executor_.record_op(stream_);
   Event event(/*timing=*/false);
-  event.record(0);
-  executor.runs_on_flush = false;
-  executor.record_op(0);
-  event.record(0);
+  event.record(stream_);
+  executor_.record_op(stream_);
+  event.block(side_);
+  EXPECT_EQ(executor_.waits, std::vector<FakeExecutor::Wait>({{side_, stream_, 1}}));
+  EXPECT_EQ(executor_.places(stream_).completed, 0);
+}
+
+TEST_F(EventTest, ReachedEventBlocksNobody) {
+  Event event(/*timing=*/false);
+  event.record(stream_);
+  event.block(side_);
+  EXPECT_TRUE(executor_.waits.empty());
+}
+
+TEST_F(EventTest, RecordingAgainMovesIt) {
+  Event event(/*timing=*/false);
+  event.record(stream_);
+  executor_.runs_on_flush = false;
+  executor_.record_op(side_);
+  event.record(side_);
   EXPECT_FALSE(event.query());
 }
 
-TEST(Event, ElapsedTimeCoversTheExecution) {
-  FakeExecutor executor;
+TEST_F(EventTest, ElapsedTimeIsThatOfTheExecution) {
+  executor_.runs_on_flush = false;
   Event start(/*timing=*/true);
   Event end(/*timing=*/true);
-  start.record(0);
-  executor.record_op(0);
-  end.record(0);
+  start.record(stream_);
+  executor_.record_op(stream_);
+  end.record(stream_);
   std::this_thread::sleep_for(kPause);
-  executor.run_all(0);
+  executor_.run_all(stream_);
   EXPECT_GE(elapsed_ms(start, end), kPause.count());
   EXPECT_LE(elapsed_ms(end, start), -kPause.count());
 }
 
-TEST(Event, ElapsedTimeNeedsTiming) {
-  FakeExecutor executor;
+TEST_F(EventTest, ElapsedTimeNeedsTiming) {
   Event start(/*timing=*/true);
   Event end(/*timing=*/false);
-  start.record(0);
-  end.record(0);
+  start.record(stream_);
+  end.record(stream_);
   EXPECT_THROW(elapsed_ms(start, end), c10::ValueError);
 }
 
-TEST(Event, ElapsedTimeNeedsReachedEvents) {
-  FakeExecutor executor;
+TEST_F(EventTest, ElapsedTimeNeedsReachedEvents) {
+  executor_.runs_on_flush = false;
   Event start(/*timing=*/true);
   Event end(/*timing=*/true);
-  start.record(0);
-  executor.record_op(0);
-  end.record(0);
+  start.record(stream_);
+  executor_.record_op(stream_);
+  end.record(stream_);
   EXPECT_THROW(elapsed_ms(start, end), c10::Error);
 }
 
-TEST(Event, DestroyedEventGetsNoTime) {
-  FakeExecutor executor;
-  executor.record_op(0);
+TEST_F(EventTest, DestroyedEventGetsNoTime) {
+  executor_.runs_on_flush = false;
+  executor_.record_op(stream_);
   {
     Event event(/*timing=*/true);
-    event.record(0);
+    event.record(stream_);
   }
-  executor.run_all(0);
-}
-
-TEST(Event, StampingMeetsConcurrentRecording) {
-  FakeExecutor executor;
-  std::thread recorder([] {
-    for (int i = 0; i < 1000; ++i) {
-      Event event(/*timing=*/true);
-      event.record(0);
-    }
-  });
-  for (int i = 0; i < 1000; ++i) {
-    stamp_reached_events(0);
-  }
-  recorder.join();
+  executor_.run_all(stream_);
 }
 
 } // namespace

@@ -64,21 +64,22 @@ TEST(Guard, DeviceSynchronizeReachesTheExecutor) {
   FakeExecutor executor;
   LazyGuardImpl().synchronizeDevice(1);
   default_stream(2).synchronize();
-  EXPECT_EQ(executor.synchronized, std::vector<c10::DeviceIndex>({1, 2}));
+  EXPECT_EQ(executor.synchronized, std::vector<c10::DeviceIndex>({1}));
+  EXPECT_EQ(executor.synchronized_streams, std::vector<c10::Stream>({default_stream(2)}));
 }
 
 TEST(Guard, EventLife) {
   FakeExecutor executor;
   c10::Event event(kLazyDevice);
   EXPECT_TRUE(event.query());
-  executor.record_op(1);
+  executor.record_op(default_stream(1));
   event.record(default_stream(1));
   EXPECT_EQ(event.device_index(), 1);
   EXPECT_TRUE(executor.flushed.empty());
   event.block(new_stream(1, 0));
-  EXPECT_TRUE(executor.flushed.empty());
+  EXPECT_EQ(executor.waits.size(), 1);
   event.synchronize();
-  EXPECT_EQ(executor.completed[1], 1);
+  EXPECT_EQ(executor.places(default_stream(1)).completed, 1);
   EXPECT_TRUE(event.query());
 }
 

@@ -80,24 +80,28 @@ TEST(Stream, UnknownDeviceRaises) {
   EXPECT_THROW(synchronize_device(kTestDevices), c10::Error);
 }
 
-TEST(Stream, SynchronizeWaitsForItsDevice) {
+TEST(Stream, SynchronizeWaitsForItself) {
   FakeExecutor executor;
-  executor.record_op(1);
-  synchronize_stream(new_stream(1, 0));
+  const c10::Stream stream = new_stream(1, 0);
+  executor.record_op(stream);
+  synchronize_stream(stream);
+  EXPECT_EQ(executor.synchronized_streams, std::vector<c10::Stream>({stream}));
+  EXPECT_EQ(executor.places(stream).completed, 1);
   synchronize_device(2);
-  EXPECT_EQ(executor.synchronized, std::vector<c10::DeviceIndex>({1, 2}));
+  EXPECT_EQ(executor.synchronized, std::vector<c10::DeviceIndex>({2}));
 }
 
 TEST(Stream, QueryStartsTheWork) {
   FakeExecutor executor;
-  EXPECT_TRUE(query_stream(default_stream(0)));
+  const c10::Stream stream = default_stream(0);
+  EXPECT_TRUE(query_stream(stream));
   EXPECT_TRUE(executor.flushed.empty());
   executor.runs_on_flush = false;
-  executor.record_op(0);
-  EXPECT_FALSE(query_stream(default_stream(0)));
-  EXPECT_EQ(executor.flushed, std::vector<c10::DeviceIndex>({0}));
-  executor.run_all(0);
-  EXPECT_TRUE(query_stream(default_stream(0)));
+  executor.record_op(stream);
+  EXPECT_FALSE(query_stream(stream));
+  EXPECT_EQ(executor.flushed, std::vector<c10::Stream>({stream}));
+  executor.run_all(stream);
+  EXPECT_TRUE(query_stream(stream));
 }
 
 } // namespace

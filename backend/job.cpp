@@ -1,0 +1,178 @@
+#include "backend/job.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/computation_cache.h"
+#include "backend/signature_cache.h"
+#include "common/metrics.h"
+#include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+// One failure per error, however many results it spoils: those that leaves
+// brought along, then those of this job.
+class Failures {
+ public:
+  void add_inherited(FailurePtr failure) {
+    all_.push_back(std::move(failure));
+    ++num_inherited_;
+  }
+
+  FailurePtr find_or_add(const std::exception_ptr& error) {
+    for (const auto& failure : all_) {
+      if (failure->error == error) {
+        return failure;
+      }
+    }
+    return all_.emplace_back(std::make_shared<Failure>(error));
+  }
+
+  std::vector<FailurePtr> of_this_job() && {
+    all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(num_inherited_));
+    return std::move(all_);
+  }
+
+ private:
+  std::vector<FailurePtr> all_;
+  size_t num_inherited_ = 0;
+};
+
+// Takes the memory if nobody else can ask for it, so that it may be donated.
+c10::Storage take_memory(DeviceDataPtr data) {
+  return data.unique() ? std::move(data->memory) : data->memory;
+}
+
+ComputationInputs collect_inputs(Job& job, Failures& failures) {
+  ComputationInputs inputs{std::move(job.trace.leaves()), std::move(job.trace.all_scalars()), {}};
+  for (PendingLeaf& pending : job.pending_leaves) {
+    pending.data->wait();
+    if (const FailurePtr failure = pending.data->failure) {
+      failures.add_inherited(failure);
+      inputs.errors.resize(inputs.leaves.size());
+      inputs.errors[pending.leaf] = failure->error;
+    }
+    if (c10::Storage memory = take_memory(std::move(pending.data))) {
+      inputs.leaves[pending.leaf] = make_cpu_tensor(std::move(memory), *pending.layout);
+    }
+  }
+  return inputs;
+}
+
+void add_location(const std::exception_ptr& error, const char* location) {
+  try {
+    std::rethrow_exception(error);
+  } catch (c10::Error& raised) {
+    raised.add_context(std::string("recorded at ") + location);
+  } catch (...) {
+    // Errors of other kinds have no room for it.
+  }
+}
+
+// Names the user's lines, where they are known. The computation cannot: it may
+// have been compiled for other lines.
+void add_locations(const Trace& trace, const std::vector<ComputationOutput>& outputs) {
+  std::vector<std::exception_ptr> done;
+  for (const ComputationOutput& output : outputs) {
+    const char* location = output.failed_node == Value::kNone ? nullptr : trace.node(output.failed_node).location;
+    if (output.error && location && std::find(done.begin(), done.end(), output.error) == done.end()) {
+      add_location(output.error, location);
+      done.push_back(output.error);
+    }
+  }
+}
+
+// Two storages never share memory, though a kernel may have returned its input.
+c10::Storage unshare(c10::Storage memory) {
+  static Counter& copies = counter("AliasedResultCopied");
+  if (memory.use_count() == 1 || memory.nbytes() == 0) {
+    return memory;
+  }
+  copies.add();
+  c10::Storage copy(
+      c10::Storage::use_byte_size_t(),
+      static_cast<int64_t>(memory.nbytes()),
+      c10::GetCPUAllocator(),
+      /*resizable=*/true);
+  std::memcpy(copy.mutable_data(), memory.data(), memory.nbytes());
+  return copy;
+}
+
+c10::Storage result_memory(const Job& job, size_t root, at::Tensor result) {
+  const Value value = job.roots[root];
+  const Node& node = job.trace.node(value.node);
+  const Geometry& layout = *job.layouts[root];
+  if (node.kind == NodeKind::kCall && value.output < node.signature->outputs.size() &&
+      result.strides() != c10::IntArrayRef(layout.strides)) {
+    learn_strides(*node.signature, value.output, result.strides());
+  }
+  result = ensure_layout(result, layout);
+  c10::Storage memory = result.storage();
+  result.reset();
+  return unshare(std::move(memory));
+}
+
+void deliver(const Job& job, std::vector<ComputationOutput> outputs, Failures& failures) {
+  add_locations(job.trace, outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    c10::Storage memory;
+    try {
+      TORCH_INTERNAL_ASSERT(outputs[i].tensor.defined() || outputs[i].error, "a kernel returned no tensor");
+      if (outputs[i].tensor.defined()) {
+        memory = result_memory(job, i, std::move(outputs[i].tensor));
+      }
+    } catch (...) {
+      outputs[i].error = std::current_exception();
+    }
+    job.results[i]->set(std::move(memory), outputs[i].error ? failures.find_or_add(outputs[i].error) : nullptr);
+  }
+}
+
+void fail_all(const Job& job, const std::exception_ptr& error, Failures& failures) {
+  for (const DeviceDataPtr& result : job.results) {
+    if (!result->is_ready()) {
+      result->set({}, failures.find_or_add(error));
+    }
+  }
+}
+
+// A thread has its own number of threads for the loops within an op.
+void use_threads(int num_threads) {
+  if (num_threads > 0 && at::get_num_threads() != num_threads) {
+    at::set_num_threads(num_threads);
+  }
+}
+
+std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
+  static Counter& executed = counter("NodesExecuted");
+  static Timer& time = timer("ExecuteTime");
+  const auto computation = find_or_compile(job.trace, job.roots); // before the inputs are taken from the trace
+  ComputationInputs inputs = collect_inputs(job, failures);
+  executed.add(static_cast<int64_t>(computation->num_ops()));
+  const TimerScope scope(time);
+  return computation->run(std::move(inputs));
+}
+
+} // namespace
+
+std::vector<FailurePtr> run_job(Job job) {
+  static Counter& flushes = counter("Flush");
+  flushes.add();
+  Failures failures;
+  try {
+    use_threads(job.num_threads);
+    std::vector<ComputationOutput> outputs = compute(job, failures);
+    const ExecutionGuard guard;
+    deliver(job, std::move(outputs), failures);
+  } catch (...) {
+    fail_all(job, std::current_exception(), failures);
+  }
+  return std::move(failures).of_this_job();
+}
+
+} // namespace lazyplug

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backend/device_data.h"
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// A leaf of a trace whose contents an earlier job computes.
+struct PendingLeaf {
+  uint32_t leaf; // its number among the trace's leaves
+  const Geometry* layout;
+  DeviceDataPtr data;
+};
+
+// A trace cut from its stream, and what it is to compute.
+struct Job {
+  Trace trace;
+  std::vector<PendingLeaf> pending_leaves;
+  std::vector<Value> roots;
+  std::vector<const Geometry*> layouts; // of the roots' storages
+  std::vector<DeviceDataPtr> results;   // one for each root
+  int num_threads = 0;                  // of the thread that cut it, within an op
+};
+
+// Computes the results of a job; each is ready afterwards, with its memory or
+// its failure. Returns the failures that began in this job, in program order.
+// Runs on any thread, under no lock; waits for leaves that other streams
+// compute. Never throws.
+std::vector<FailurePtr> run_job(Job job);
+
+} // namespace lazyplug

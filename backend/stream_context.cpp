@@ -1,0 +1,268 @@
+#include "backend/stream_context.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/event.h"
+#include "device/runtime.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+// The layout by which a whole storage enters a trace: that of the tensor which
+// reads it, if it covers the storage, else a flat one.
+Geometry storage_layout(const LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+  const size_t nbytes = storage.nbytes();
+  const size_t itemsize = c10::elementSize(dtype);
+  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
+      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
+    Geometry layout = Geometry::of(tensor);
+    layout.conj = layout.neg = layout.wrapped_number = false;
+    return layout;
+  }
+  const bool divisible = nbytes % itemsize == 0;
+  return Geometry::contiguous(
+      divisible ? dtype : c10::ScalarType::Byte,
+      {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
+}
+
+c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
+  c10::raw::weak_intrusive_ptr::incref(&storage);
+  return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
+}
+
+// Unique in the process: a storage may meet the traces of several streams.
+uint64_t next_epoch() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string worker_name(c10::DeviceIndex device, c10::StreamId id) {
+  return "lazy:" + std::to_string(device) + "/" + std::to_string(id);
+}
+
+} // namespace
+
+StreamContext::StreamContext(c10::DeviceIndex device, c10::StreamId id)
+    : device_(device), id_(id), epoch_(next_epoch()), worker_(worker_name(device, id)) {}
+
+// ---- recording ----
+
+std::vector<at::Tensor> StreamContext::record(
+    const SignaturePtr& signature,
+    c10::ArrayRef<TensorArg> args,
+    c10::ArrayRef<c10::IValue> scalars,
+    const char* location,
+    Graveyard& graveyard) {
+  static Counter& recorded = counter("NodesRecorded");
+  c10::SmallVector<Operand, 8> operands;
+  for (const TensorArg& arg : args) {
+    operands.push_back(read(arg));
+  }
+  Written written;
+  if (!signature->written.empty()) {
+    keep_identities(args, operands);
+    written = written_storages(args);
+  }
+  const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
+  recorded.add();
+  ++recorded_;
+  uint32_t output = static_cast<uint32_t>(signature->outputs.size());
+  for (LazyStorageImpl* storage : written) {
+    graveyard.push_back(make_pending(*storage, {node, output++}, storage->layout_));
+  }
+  cut_policy_.note(signature->hash.lo);
+  return make_outputs(node, signature);
+}
+
+// Kernels that write ask whether two arguments are one tensor. One tensor that
+// is read twice becomes one operand, and different tensors different ones.
+void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (size_t j = 0; args[i].tensor && j < i; ++j) {
+      if (!args[j].tensor || !(args[i].written || args[j].written) || !(operands[i].value == operands[j].value)) {
+        continue;
+      }
+      if (args[i].tensor == args[j].tensor) {
+        operands[i].view = operands[j].view;
+      } else if (!operands[i].view && !operands[j].view) {
+        operands[i].view = trace_.own(Geometry::of(*args[i].tensor));
+      }
+    }
+  }
+}
+
+StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> args) {
+  Written written;
+  for (const TensorArg& arg : args) {
+    if (arg.tensor && arg.written) {
+      auto* storage = LazyStorageImpl::of(arg.tensor);
+      if (std::find(written.begin(), written.end(), storage) == written.end()) {
+        written.push_back(storage);
+      }
+    }
+  }
+  return written;
+}
+
+bool StreamContext::is_full() {
+  // The bounds in bytes are to nodes what the flag is to its own minimum.
+  const auto nodes = static_cast<int64_t>(trace_.size());
+  const auto bytes = static_cast<int64_t>(trace_.pending_bytes());
+  const int64_t max_bytes = config().max_pending_bytes.get();
+  const bool may_cut = nodes >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
+  const bool must_cut = nodes >= config().max_pending_nodes.get() || bytes >= max_bytes;
+  return cut_policy_.should_cut(may_cut, must_cut);
+}
+
+Operand StreamContext::read(const TensorArg& arg) {
+  if (!arg.tensor) {
+    return {};
+  }
+  auto* storage = LazyStorageImpl::of(arg.tensor);
+  if (!storage) {
+    return read_cpu_scalar(*arg.tensor);
+  }
+  if (!storage->in_trace(epoch_)) {
+    enter_trace(*storage, *arg.tensor);
+  }
+  if (storage->layout_->matches(*arg.tensor)) {
+    return {storage->value_, nullptr};
+  }
+  return {storage->value_, trace_.own(Geometry::of(*arg.tensor))};
+}
+
+Operand StreamContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
+  // A copy, because the tensor may change before the trace runs.
+  Geometry layout = Geometry::contiguous(c10::typeMetaToScalarType(tensor.dtype()), {});
+  layout.wrapped_number = tensor.is_wrapped_number();
+  c10::Storage memory(
+      c10::Storage::use_byte_size_t(),
+      static_cast<int64_t>(layout.itemsize()),
+      c10::GetCPUAllocator(),
+      /*resizable=*/true);
+  std::memcpy(memory.mutable_data(), tensor.data(), layout.itemsize());
+  at::Tensor data = make_cpu_tensor(std::move(memory), layout);
+  return {trace_.add_device_data(std::move(data), std::move(layout)), nullptr};
+}
+
+void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  Geometry layout = storage_layout(storage, tensor);
+  if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
+    const Value value = trace_.add_empty(std::move(layout));
+    make_pending(storage, value, &trace_.layout(value));
+    return;
+  }
+  const bool submitted = storage.state_ == LazyStorageImpl::State::kSubmitted;
+  at::Tensor data = submitted ? at::Tensor() : make_cpu_tensor(storage.memory_, layout);
+  storage.value_ = trace_.add_device_data(std::move(data), std::move(layout));
+  storage.layout_ = &trace_.layout(storage.value_);
+  storage.epoch_ = epoch_;
+  if (submitted) {
+    const auto leaf = static_cast<uint32_t>(trace_.leaves().size() - 1);
+    pending_leaves_.push_back({leaf, storage.layout_, storage.data_});
+  }
+}
+
+Remains StreamContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
+  Remains remains = storage.set_pending(*this, value, layout);
+  storage.epoch_ = epoch_;
+  if (storage.slot_ == LazyStorageImpl::kNoSlot) {
+    storage.slot_ = static_cast<uint32_t>(pending_.size());
+    pending_.push_back(weak_reference(storage));
+  }
+  return remains;
+}
+
+std::vector<at::Tensor> StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(signature->outputs.size());
+  const c10::Device device(kLazyDevice, device_);
+  for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
+    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], device, /*resizable=*/true);
+    make_pending(*storage, {node, i}, &signature->outputs[i]);
+    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature->outputs[i]));
+  }
+  return outputs;
+}
+
+void StreamContext::drop(LazyStorageImpl& storage) {
+  if (storage.slot_ != LazyStorageImpl::kNoSlot) {
+    pending_[storage.slot_].reset();
+    storage.slot_ = LazyStorageImpl::kNoSlot;
+  }
+}
+
+// ---- running ----
+
+Worker::Ticket StreamContext::submit(bool wake, Storages& storages) {
+  if (recorded_ == submitted_place_ && pending_.empty()) {
+    return last_ticket_;
+  }
+  submitted_place_ = recorded_;
+  submitted_bytes_ = trace_.pending_bytes();
+  const uint64_t place = submitted_place_;
+  // Shared, because tasks are copyable.
+  auto job = std::make_shared<Job>(take_job(storages));
+  const auto task = [this, place, job] {
+    std::vector<FailurePtr> failures;
+    if (!job->roots.empty()) {
+      failures = run_job(std::move(*job));
+    }
+    finish(failures, place);
+  };
+  return last_ticket_ = worker_.submit(task, wake);
+}
+
+void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
+  last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, /*wake=*/true);
+}
+
+Job StreamContext::take_job(Storages& storages) {
+  Job job;
+  job.num_threads = at::get_num_threads();
+  for (auto& weak : pending_) {
+    auto* raw = weak._unsafe_get_target();
+    if (!raw) {
+      continue; // died
+    }
+    raw->slot_ = LazyStorageImpl::kNoSlot;
+    if (auto storage = weak.lock()) {
+      job.roots.push_back(storage->value_);
+      job.layouts.push_back(storage->layout_);
+      job.results.push_back(c10::make_intrusive<DeviceData>(worker_, next_ticket()));
+      storage->set_submitted(job.results.back());
+      storages.push_back(std::move(storage));
+    }
+  }
+  pending_.clear();
+  job.trace = std::exchange(trace_, Trace());
+  job.pending_leaves = std::exchange(pending_leaves_, {});
+  epoch_ = next_epoch();
+  return job;
+}
+
+void StreamContext::finish(const std::vector<FailurePtr>& failures, uint64_t place) {
+  if (!failures.empty()) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!first_failure_ || first_failure_->seen) {
+      first_failure_ = failures.front();
+    }
+  }
+  completed_ = place;
+  stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
+}
+
+FailurePtr StreamContext::take_failure() {
+  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  return std::exchange(first_failure_, nullptr);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <vector>
+
+#include "backend/cut_policy.h"
+#include "backend/job.h"
+#include "backend/lazy_storage.h"
+
+namespace lazyplug {
+
+// A tensor argument as a call sees it.
+struct TensorArg {
+  const c10::TensorImpl* tensor = nullptr; // null: undefined
+  bool written = false;
+  bool out = false; // passed as out=
+};
+
+// One stream of a device: the trace that is being recorded, the storages that
+// wait for it, and the worker that runs what has been cut from it, in order.
+//
+// Locking: everything is guarded by the mutex of the DeviceContext, which calls
+// all methods with it held, except for what is marked as free: the worker, and
+// the places.
+class StreamContext {
+ public:
+  StreamContext(c10::DeviceIndex device, c10::StreamId id);
+
+  // What must be freed when the lock is no longer held.
+  using Graveyard = c10::SmallVector<Remains, 2>;
+  using Storages = std::vector<c10::intrusive_ptr<LazyStorageImpl>>;
+
+  // Appends a call whose arguments are readable: see readable(). Returns the
+  // fresh outputs, as tensors.
+  std::vector<at::Tensor> record(
+      const SignaturePtr& signature,
+      c10::ArrayRef<TensorArg> args,
+      c10::ArrayRef<c10::IValue> scalars,
+      const char* location,
+      Graveyard& graveyard);
+
+  // Whether the trace is long enough to be cut here.
+  bool is_full();
+
+  // Cuts the trace, and queues it; without anything to run, returns the last
+  // ticket. `storages` keeps those that the trace computes until it is safe to
+  // let go of them.
+  Worker::Ticket submit(bool wake, Storages& storages);
+  // Queues a wait for another stream's work.
+  void submit_wait(Worker& other, Worker::Ticket ticket);
+
+  // A storage that waits for this trace dies, or gets other contents.
+  void drop(LazyStorageImpl& storage);
+
+  // The first failure that nobody has seen; it is then no longer kept.
+  FailurePtr take_failure();
+
+  const Trace& trace() const {
+    return trace_;
+  }
+  uint64_t epoch() const {
+    return epoch_;
+  }
+  // Bytes that the last trace to be cut allocates.
+  size_t submitted_bytes() const {
+    return submitted_bytes_;
+  }
+
+  // ---- free of the lock ----
+  Worker& worker() {
+    return worker_;
+  }
+  // How many ops have been recorded, and how many of them have run, so far.
+  uint64_t recorded() const {
+    return recorded_;
+  }
+  uint64_t completed() const {
+    return completed_;
+  }
+
+ private:
+  using Written = c10::SmallVector<LazyStorageImpl*, 4>;
+
+  // The distinct storages that a call writes, in the order of its operands.
+  static Written written_storages(c10::ArrayRef<TensorArg> args);
+  void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
+  Operand read(const TensorArg& arg);
+  void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
+  Operand read_cpu_scalar(const c10::TensorImpl& tensor);
+  std::vector<at::Tensor> make_outputs(NodeId node, const SignaturePtr& signature);
+  Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
+  Job take_job(Storages& storages);
+  void finish(const std::vector<FailurePtr>& failures, uint64_t place);
+  Worker::Ticket next_ticket() const {
+    return last_ticket_ + 1;
+  }
+
+  const c10::DeviceIndex device_;
+  const c10::StreamId id_;
+  Trace trace_;
+  std::vector<PendingLeaf> pending_leaves_;
+  uint64_t epoch_;
+  // By creation. Weak references, so that a storage can be revived, or found
+  // dead, while its last owner is letting go of it on another thread.
+  std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
+  CutPolicy cut_policy_;
+  size_t submitted_bytes_ = 0;
+  uint64_t submitted_place_ = 0;
+  Worker::Ticket last_ticket_ = 0;
+  std::atomic<uint64_t> recorded_{0};
+  std::atomic<uint64_t> completed_{0};
+  std::mutex failure_mutex_; // held for nothing but the next member
+  FailurePtr first_failure_; // of those that nobody has seen
+  Worker worker_;            // the last member: stops before the others go
+};
+
+} // namespace lazyplug

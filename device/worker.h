@@ -1,0 +1,62 @@
+// Workers: the threads on which the device computes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lazyplug {
+
+// Runs tasks one at a time, in the order of submission: on a thread of its own, or on a thread that waits for one of
+// them. Who waits also works: a task that nobody has begun is run by the waiting thread itself, which saves two
+// switches between threads and keeps the caller's OpenMP pool in use.
+//
+// Locking: `mutex_` guards all members; no task runs, and none is destroyed, while it is held. Tasks may be submitted
+// while other locks are held; wait() must not be called with one that a task needs.
+class Worker {
+ public:
+  using Task = std::function<void()>; // must not throw
+  // Position of a task in the order of submission, from 1 on.
+  using Ticket = uint64_t;
+
+  explicit Worker(std::string name) : name_(std::move(name)) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+
+  // Appends a task. Without `wake` it stays until somebody waits, or another task is submitted with it.
+  Ticket submit(Task task, bool wake);
+
+  // Returns when the task with this ticket, and with it all before it, has run. Raises if the calling thread is
+  // running a task of this worker.
+  void wait(Ticket ticket);
+  bool has_run(Ticket ticket) const;
+
+  // Ends the thread after the task that it is running. What is left in the queue then runs when somebody waits for it.
+  void stop();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void loop();
+  void run_next(Lock& lock);
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_worker_; // there may be work
+  std::condition_variable task_done_;
+  std::deque<Task> queue_;
+  Ticket submitted_ = 0;
+  Ticket completed_ = 0;
+  bool running_ = false;
+  std::thread::id runner_; // while running_
+  bool awake_ = false;     // the queue may be worked off without anybody waiting
+  bool stopped_ = false;
+  std::thread thread_; // started by the first task to wake it
+};
+
+} // namespace lazyplug
