@@ -27,7 +27,7 @@ def register_backend() -> None:
     torch._register_device_module("lazy", lazy)
     _redirect_in_tree_functions()
     # What is pending when the interpreter exits has nobody to look at it.
-    atexit.register(_C._lazy._stop_workers)
+    atexit.register(_C._lazy._shut_down)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
     )

@@ -1,5 +1,6 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "backend/api.h"
@@ -14,6 +15,14 @@ void materialize_storage(const py::object& storage) {
   const c10::Storage& unpacked = THPStorage_Unpack(storage.ptr());
   const py::gil_scoped_release release;
   materialize(unpacked);
+}
+
+// Before the interpreter goes: a thread that asks for the GIL later is ended by
+// force, and with it the process. Autograd's device threads ask for it when they
+// let go of the last backward pass.
+void shut_down() {
+  torch::autograd::Engine::get_default_engine().stop();
+  stop_workers();
 }
 
 } // namespace
@@ -33,7 +42,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_get_tensor_id", &tensor_id, ReleaseGil());
   lazy.def("_get_tensors_text", &tensors_text, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
-  lazy.def("_stop_workers", &stop_workers, ReleaseGil());
+  lazy.def("_shut_down", &shut_down, ReleaseGil());
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
