@@ -3,8 +3,11 @@
 #include <map>
 
 #include "backend/device_context.h"
+#include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "device/runtime.h"
+#include "lowering/computation.h"
+#include "lowering/dump.h"
 
 namespace lazyplug {
 namespace {
@@ -22,7 +25,23 @@ DeviceContext& context_of(const std::string& name) {
   return DeviceContext::get(device.index());
 }
 
-LazyStorageImpl& storage_of(const at::Tensor& tensor) {
+// Of each device that the tensors live on, what computes them.
+template <typename Print>
+std::string dump(const std::vector<at::Tensor>& tensors, Print print) {
+  std::map<DeviceContext*, std::vector<at::Tensor>> by_device;
+  for (const at::Tensor& tensor : tensors) {
+    by_device[&lazy_storage_of(tensor).context()].push_back(tensor);
+  }
+  std::string text;
+  for (const auto& [context, group] : by_device) {
+    text += print(context->program(group, /*with_data=*/false));
+  }
+  return text;
+}
+
+} // namespace
+
+LazyStorageImpl& lazy_storage_of(const at::Tensor& tensor) {
   auto* storage = tensor.defined() ? LazyStorageImpl::of(tensor) : nullptr;
   TORCH_CHECK(
       storage,
@@ -31,9 +50,8 @@ LazyStorageImpl& storage_of(const at::Tensor& tensor) {
   return *storage;
 }
 
-} // namespace
-
 void mark_step(const std::string& device, const std::vector<std::string>& devices, bool wait) {
+  const SyncCause cause("mark_step");
   std::vector<std::string> names = devices;
   if (names.empty()) {
     names.push_back(device);
@@ -45,6 +63,7 @@ void mark_step(const std::string& device, const std::vector<std::string>& device
 }
 
 void wait_device_ops(const std::vector<std::string>& devices) {
+  const SyncCause cause("wait_device_ops");
   for (const auto& name : devices) {
     context_of(name).synchronize();
   }
@@ -58,8 +77,9 @@ void sync_multi(
     const std::vector<std::string>& devices,
     bool wait,
     bool /*sync_ltc_data*/) {
+  const SyncCause cause("sync_multi");
   for (const at::Tensor& tensor : tensors) {
-    DeviceContext::materialize(storage_of(tensor));
+    DeviceContext::materialize(lazy_storage_of(tensor));
   }
   if (!devices.empty()) {
     mark_step("", devices, wait);
@@ -67,20 +87,23 @@ void sync_multi(
 }
 
 int64_t tensor_id(const at::Tensor& tensor) {
-  return static_cast<int64_t>(storage_of(tensor).id());
+  return static_cast<int64_t>(lazy_storage_of(tensor).id());
 }
 
 std::string tensors_text(const std::vector<at::Tensor>& tensors) {
-  std::map<DeviceContext*, std::vector<LazyStorageImpl*>> by_device;
-  for (const at::Tensor& tensor : tensors) {
-    auto& storage = storage_of(tensor);
-    by_device[&storage.context()].push_back(&storage);
-  }
-  std::string text;
-  for (const auto& [context, storages] : by_device) {
-    text += context->text(storages);
-  }
-  return text;
+  return dump(tensors, [](const Subgraph& graph) { return to_text(graph.trace, graph.roots); });
+}
+
+std::string tensors_dot(const std::vector<at::Tensor>& tensors) {
+  return dump(tensors, [](const Subgraph& graph) { return to_dot(graph.trace, graph.roots); });
+}
+
+std::string tensors_backend(const std::vector<at::Tensor>& tensors) {
+  return dump(tensors, [](const Subgraph& graph) { return compile(graph.trace, graph.roots)->to_string(); });
+}
+
+bool is_pending(const at::Tensor& tensor) {
+  return lazy_storage_of(tensor).state() == LazyStorageImpl::State::kPending;
 }
 
 int64_t live_nodes() {

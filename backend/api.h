@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/lazy_storage.h"
+
 // The step interface, as the Python bindings see it. Device names are "lazy" or
 // "lazy:<index>"; an empty name is the current device.
 namespace lazyplug {
@@ -25,12 +27,21 @@ void sync_multi(
     bool wait,
     bool sync_ltc_data);
 
+// The storage of a lazy tensor; raises RuntimeError for any other.
+LazyStorageImpl& lazy_storage_of(const at::Tensor& tensor);
+
 // A number that identifies the contents' owner: tensors that share a storage
 // share it.
 int64_t tensor_id(const at::Tensor& tensor);
 
-// The pending program that computes the tensors, as text.
+// The pending program that computes the tensors: as text, for Graphviz, and as
+// the TorchScript graph that it is lowered to. Run nothing.
 std::string tensors_text(const std::vector<at::Tensor>& tensors);
+std::string tensors_dot(const std::vector<at::Tensor>& tensors);
+std::string tensors_backend(const std::vector<at::Tensor>& tensors);
+
+// Whether the contents of a lazy tensor's storage wait for the pending trace.
+bool is_pending(const at::Tensor& tensor);
 
 // IR nodes that are pending, on all devices.
 int64_t live_nodes();

@@ -1,11 +1,52 @@
 #include "backend/computation_cache.h"
 
+#include <map>
+
+#include "backend/recompiles.h"
 #include "common/config.h"
 #include "common/logging.h"
-#include "common/metrics.h"
+#include "lowering/subgraph.h"
 #include "lowering/verify.h"
 
 namespace lazyplug {
+namespace {
+
+std::vector<std::pair<Counter*, int64_t>> count_ops(const Trace& trace, c10::ArrayRef<Value> roots) {
+  std::map<Counter*, int64_t> counts;
+  for (NodeId id : post_order(trace, roots)) {
+    const Node& node = trace.node(id);
+    if (node.kind == NodeKind::kCall) {
+      const std::string& name = node.signature->op->base_name();
+      ++counts[&counter("lazy::" + name.substr(name.find("::") + 2))];
+    }
+  }
+  return {counts.begin(), counts.end()};
+}
+
+CachedGraphPtr make_graph(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots) {
+  static Counter& compiles = counter("Compile");
+  if (config().verify_ir.get()) {
+    verify(trace, roots);
+  }
+  auto graph = std::make_shared<CachedGraph>();
+  graph->hash = hash;
+  graph->computation = compile(trace, roots);
+  graph->trace = copy_without_data(trace);
+  graph->roots = roots.vec();
+  graph->inputs = input_geometries(trace, roots);
+  graph->op_counts = count_ops(trace, roots);
+  compiles.add();
+  return graph;
+}
+
+void follow_flag() {
+  const auto capacity = static_cast<size_t>(config().cache_size.get());
+  if (computation_cache().capacity() != capacity) {
+    computation_cache().set_capacity(capacity);
+  }
+}
+
+} // namespace
 
 ComputationCache& computation_cache() {
   // Never destroyed: worker threads and static destructors may still use it.
@@ -21,28 +62,32 @@ Hash128 graph_hash(const Trace& trace, c10::ArrayRef<Value> roots) {
   return hash;
 }
 
-ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
+CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& hits = counter("CacheHit");
   static Counter& misses = counter("CacheMiss");
-  static Counter& compiles = counter("Compile");
-  const auto capacity = static_cast<size_t>(config().cache_size.get());
-  if (computation_cache().capacity() != capacity) {
-    computation_cache().set_capacity(capacity);
-  }
+  follow_flag();
   const Hash128 hash = graph_hash(trace, roots);
   if (auto found = computation_cache().find(hash)) {
     hits.add();
     return *found;
   }
   misses.add();
-  if (config().verify_ir.get()) {
-    verify(trace, roots);
-  }
-  auto computation = compile(trace, roots);
-  compiles.add();
-  log_debug("compiled graph ", to_hex(hash), ": ", computation->num_ops(), " ops, ", roots.size(), " results");
+  CachedGraphPtr graph = make_graph(hash, trace, roots);
+  note_compile(*graph);
   // Visible to others only now that it is complete.
-  return computation_cache().insert(hash, std::move(computation));
+  return computation_cache().insert(hash, std::move(graph));
+}
+
+void note_run(const CachedGraph& graph) {
+  for (const auto& [counter, times] : graph.op_counts) {
+    counter->add(times);
+  }
+}
+
+ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
+  const CachedGraphPtr graph = find_or_compile_graph(trace, roots);
+  note_run(*graph);
+  return graph->computation;
 }
 
 } // namespace lazyplug

@@ -1,11 +1,26 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "common/lru_cache.h"
+#include "common/metrics.h"
 #include "lowering/computation.h"
 
 namespace lazyplug {
 
-using ComputationCache = LruCache<Hash128, ComputationPtr>;
+// A compiled graph, and the program that it was made from, without data.
+struct CachedGraph {
+  Hash128 hash;
+  ComputationPtr computation;
+  Trace trace;
+  std::vector<Value> roots;
+  std::vector<Geometry> inputs; // of the tensors that stand for its leaves
+  // How often it calls each op, counted in the metrics as "lazy::<op>".
+  std::vector<std::pair<Counter*, int64_t>> op_counts;
+};
+using CachedGraphPtr = std::shared_ptr<const CachedGraph>;
+using ComputationCache = LruCache<Hash128, CachedGraphPtr>;
 
 // Compiled graphs of all devices, by graph hash.
 ComputationCache& computation_cache();
@@ -14,7 +29,14 @@ ComputationCache& computation_cache();
 // but neither its data nor the values of its scalars.
 Hash128 graph_hash(const Trace& trace, c10::ArrayRef<Value> roots);
 
-// The computation of the graph: from the cache, or compiled and put there.
+// The computation of the graph, to be run once: from the cache, or compiled and
+// put there.
 ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots);
+
+// The same without running it.
+CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> roots);
+
+// Counts a run of the graph.
+void note_run(const CachedGraph& graph);
 
 } // namespace lazyplug

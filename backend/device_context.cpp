@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "backend/python_hooks.h"
+#include "backend/sync_cause.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/fork.h"
 #include "device/runtime.h"
-#include "lowering/dump.h"
 
 namespace lazyplug {
 namespace {
@@ -98,9 +98,11 @@ std::vector<at::Tensor> DeviceContext::record(
   const bool full = stream.is_full();
   lock.unlock();
   if (config().launch_blocking.get()) {
+    const SyncCause cause("launch blocking");
     submit_and_wait(stream);
     raise(stream.take_failure());
   } else if (full) {
+    const SyncCause cause("trace full");
     submit_full(stream);
   }
   return outputs;
@@ -243,8 +245,14 @@ void DeviceContext::forget(LazyStorageImpl& storage) {
 
 Worker::Ticket DeviceContext::submit(StreamContext& stream, bool wake) {
   StreamContext::Storages storages; // outlives the lock
-  const Lock lock(mutex_);
-  return stream.submit(wake, storages);
+  Lock lock(mutex_);
+  const size_t num_nodes = stream.trace().size();
+  const Worker::Ticket ticket = stream.submit(wake, storages);
+  lock.unlock();
+  if (!storages.empty()) {
+    note_cut(num_nodes, storages.size());
+  }
+  return ticket;
 }
 
 // Nobody is woken: this thread waits, and so it works.
@@ -305,9 +313,8 @@ void DeviceContext::wait_for(c10::Stream waiting, c10::Stream stream, uint64_t p
   const Worker::Ticket ticket = other.submit(source, /*wake=*/true);
   DeviceContext& context = get(waiting.device_index());
   StreamContext& target = context.stream(waiting.id());
-  StreamContext::Storages storages; // outlives the lock
+  context.submit(target, /*wake=*/true);
   const Lock lock(context.mutex_);
-  target.submit(/*wake=*/true, storages);
   target.submit_wait(source.worker(), ticket);
 }
 
@@ -327,23 +334,6 @@ uint64_t DeviceContext::recorded(c10::StreamId id) {
 
 uint64_t DeviceContext::completed(c10::StreamId id) {
   return stream(id).completed();
-}
-
-std::string DeviceContext::text(c10::ArrayRef<LazyStorageImpl*> storages) {
-  const Lock lock(mutex_);
-  std::string text;
-  for (StreamContext* stream : streams()) {
-    std::vector<Value> roots;
-    for (LazyStorageImpl* storage : storages) {
-      if (storage->in_trace(stream->epoch())) {
-        roots.push_back(storage->value_);
-      }
-    }
-    if (!roots.empty()) {
-      text += to_text(stream->trace(), roots);
-    }
-  }
-  return text;
 }
 
 size_t DeviceContext::pending_nodes() {

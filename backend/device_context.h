@@ -7,6 +7,7 @@
 
 #include "backend/stream_context.h"
 #include "device/stream.h"
+#include "lowering/subgraph.h"
 
 namespace lazyplug {
 
@@ -58,8 +59,10 @@ class DeviceContext {
   // What is recorded on the stream `waiting` from now on runs after the place.
   static void wait_for(c10::Stream waiting, c10::Stream stream, uint64_t place);
 
-  // The pending program that computes these storages, as text.
-  std::string text(c10::ArrayRef<LazyStorageImpl*> storages);
+  // The pending program that computes these tensors of the device, as a copy:
+  // its roots are the tensors. Without data, leaves may be undefined; otherwise
+  // waits for those that are being computed. See backend/program.cpp.
+  Subgraph program(c10::ArrayRef<at::Tensor> tensors, bool with_data);
   size_t pending_nodes();
   // How many ops of the stream have been recorded, and how many have run.
   uint64_t recorded(c10::StreamId id);
@@ -80,6 +83,8 @@ class DeviceContext {
 
   StreamContext& stream(c10::StreamId id);
   std::vector<StreamContext*> streams();
+  StreamContext& stream_of(c10::ArrayRef<at::Tensor> tensors);
+  void wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, Lock& lock);
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
   void settle(LazyStorageImpl& storage);
   Worker::Ticket submit(StreamContext& stream, bool wake);

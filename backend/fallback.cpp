@@ -5,7 +5,9 @@
 #include <unordered_set>
 
 #include "backend/device_context.h"
+#include "backend/journal.h"
 #include "backend/python_hooks.h"
+#include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "common/config.h"
 #include "common/logging.h"
@@ -229,10 +231,14 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
     refuse(op, reason);
   }
   note_sync(c10::str(op.name(), " on the CPU"));
+  const SyncCause cause("fallback");
   CpuCall(op, stack).run();
   total.add();
   counter(op.base_name()).add();
   log_debug(op.name(), " ran on the CPU: ", reason);
+  if (config().debug.get()) {
+    add_to_journal(JournalKind::kFallback, op.name(), reason, current_location());
+  }
   if (!forced) {
     warn(op, reason);
   }

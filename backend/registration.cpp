@@ -8,6 +8,7 @@
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
 #include "backend/op_registry.h"
+#include "backend/sync_cause.h"
 #include "backend/traced_ops.h"
 #include "backend/tracer.h"
 #include "device/callbacks.h"
@@ -76,12 +77,20 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
 DeviceCallbacks callbacks() {
   DeviceCallbacks callbacks;
   const auto context = [](c10::Stream stream) -> DeviceContext& { return DeviceContext::get(stream.device_index()); };
-  callbacks.synchronize = [](c10::DeviceIndex device) { DeviceContext::get(device).synchronize(); };
+  callbacks.synchronize = [](c10::DeviceIndex device) {
+    const SyncCause cause("synchronize");
+    DeviceContext::get(device).synchronize();
+  };
   callbacks.synchronize_stream = [context](c10::Stream stream, uint64_t place) {
+    const SyncCause cause("synchronize");
     context(stream).synchronize_stream(stream.id(), place);
   };
-  callbacks.flush = [context](c10::Stream stream) { context(stream).flush_stream(stream.id()); };
+  callbacks.flush = [context](c10::Stream stream) {
+    const SyncCause cause("stream query");
+    context(stream).flush_stream(stream.id());
+  };
   callbacks.wait_for = [](c10::Stream waiting, c10::Stream stream, uint64_t place) {
+    const SyncCause cause("stream wait");
     DeviceContext::wait_for(waiting, stream, place);
   };
   callbacks.recorded_place = [context](c10::Stream stream) { return context(stream).recorded(stream.id()); };

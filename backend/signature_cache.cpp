@@ -424,4 +424,8 @@ void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef s
   signature_cache().replace(signature.key, std::move(better));
 }
 
+void clear_signatures() {
+  signature_cache().clear();
+}
+
 } // namespace lazyplug

@@ -32,4 +32,7 @@ void forget(const Call& call);
 // this signature predict them.
 void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides);
 
+// Forgets all calls.
+void clear_signatures();
+
 } // namespace lazyplug

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/python_hooks.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/event.h"
@@ -14,24 +15,6 @@
 
 namespace lazyplug {
 namespace {
-
-// The layout by which a whole storage enters a trace: that of the tensor which
-// reads it, if it covers the storage, else a flat one.
-Geometry storage_layout(const LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
-  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
-  const size_t nbytes = storage.nbytes();
-  const size_t itemsize = c10::elementSize(dtype);
-  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
-      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
-    Geometry layout = Geometry::of(tensor);
-    layout.conj = layout.neg = layout.wrapped_number = false;
-    return layout;
-  }
-  const bool divisible = nbytes % itemsize == 0;
-  return Geometry::contiguous(
-      divisible ? dtype : c10::ScalarType::Byte,
-      {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
-}
 
 c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
   c10::raw::weak_intrusive_ptr::incref(&storage);
@@ -150,11 +133,11 @@ Operand StreamContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
       /*resizable=*/true);
   std::memcpy(memory.mutable_data(), tensor.data(), layout.itemsize());
   at::Tensor data = make_cpu_tensor(std::move(memory), layout);
-  return {trace_.add_device_data(std::move(data), std::move(layout)), nullptr};
+  return {trace_.add_device_data(std::move(data), std::move(layout), {.read_only = true}), nullptr};
 }
 
 void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
-  Geometry layout = storage_layout(storage, tensor);
+  Geometry layout = Geometry::of_storage(tensor, storage.nbytes());
   if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
     const Value value = trace_.add_empty(std::move(layout));
     make_pending(storage, value, &trace_.layout(value));
@@ -162,7 +145,7 @@ void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl&
   }
   const bool submitted = storage.state_ == LazyStorageImpl::State::kSubmitted;
   at::Tensor data = submitted ? at::Tensor() : make_cpu_tensor(storage.memory_, layout);
-  storage.value_ = trace_.add_device_data(std::move(data), std::move(layout));
+  storage.value_ = trace_.add_device_data(std::move(data), std::move(layout), {static_cast<int64_t>(storage.id())});
   storage.layout_ = &trace_.layout(storage.value_);
   storage.epoch_ = epoch_;
   if (submitted) {
@@ -198,6 +181,17 @@ void StreamContext::drop(LazyStorageImpl& storage) {
     pending_[storage.slot_].reset();
     storage.slot_ = LazyStorageImpl::kNoSlot;
   }
+}
+
+void StreamContext::settle_leaves() {
+  for (const PendingLeaf& pending : pending_leaves_) {
+    TORCH_INTERNAL_ASSERT(pending.data->is_ready(), "a leaf of the trace is still being computed");
+    if (pending.data->failure) {
+      rethrow(pending.data->failure->error);
+    }
+    trace_.leaves()[pending.leaf] = make_cpu_tensor(pending.data->memory, *pending.layout);
+  }
+  pending_leaves_.clear();
 }
 
 // ---- running ----

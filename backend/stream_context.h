@@ -51,6 +51,13 @@ class StreamContext {
   // Queues a wait for another stream's work.
   void submit_wait(Worker& other, Worker::Ticket ticket);
 
+  // Leaves of the trace that earlier jobs compute; settle_leaves() takes their
+  // data over when all of it is ready, or raises the error of one that failed.
+  c10::ArrayRef<PendingLeaf> pending_leaves() const {
+    return pending_leaves_;
+  }
+  void settle_leaves();
+
   // A storage that waits for this trace dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 

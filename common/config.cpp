@@ -165,6 +165,16 @@ Config::Config()
            {"LAZYPLUG_SYNC_DEBUG"}},
           "default",
           one_of({"default", "warn", "error"})),
+      reuse_ir(
+          {"reuse_ir",
+           "Predict the next op from the graph that was recorded before, instead of building it anew.",
+           {"LAZYPLUG_REUSE_IR"}},
+          true),
+      symbolic_shape_mode(
+          {"symbolic_shape_mode",
+           "Make sizes that change inputs of the graph, after a few recompiles that differ in nothing else.",
+           {"LAZYPLUG_SYMBOLIC_SHAPE_MODE", "LTC_ENABLE_SYMBOLIC_SHAPES"}},
+          false),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -207,6 +217,8 @@ std::vector<FlagBase*> Config::flags() {
       &verify_ir,
       &launch_blocking,
       &sync_debug,
+      &reuse_ir,
+      &symbolic_shape_mode,
       &min_cut_nodes,
       &max_pending_nodes,
       &max_pending_bytes,

@@ -144,6 +144,8 @@ struct Config {
   Flag<bool> verify_ir;
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;
+  Flag<bool> reuse_ir;
+  Flag<bool> symbolic_shape_mode;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
   Flag<int64_t> max_pending_bytes;

@@ -99,6 +99,16 @@ class LruCache {
     evicted = evict_excess();
   }
 
+  // The values of the `n` entries that were used last, the last one first. Counts as no use.
+  std::vector<V> most_recent(size_t n) const {
+    std::vector<V> values;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto key = order_.begin(); key != order_.end() && values.size() < n; ++key) {
+      values.push_back(entries_.find(**key)->second.value);
+    }
+    return values;
+  }
+
   size_t size() const {
     return read([this] { return entries_.size(); });
   }

@@ -1,5 +1,6 @@
 #include "lowering/dump.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace lazyplug {
@@ -83,6 +84,37 @@ std::string operation(const Trace& trace, const Node& node) {
   return node.signature->op->name() + "(" + arguments(trace, node) + ")";
 }
 
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (char c : text) {
+    result += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  }
+  return result;
+}
+
+std::string dot_node(const Trace& trace, NodeId id, bool is_root) {
+  const Node& node = trace.node(id);
+  std::string label = escaped(operation(trace, node)) + "\\n" + escaped(result_layouts(trace, id));
+  if (node.location) {
+    label += "\\n" + escaped(node.location);
+  }
+  const char* shape = node.kind == NodeKind::kCall ? "box" : "ellipse";
+  return "  n" + std::to_string(id) + " [shape=" + shape + (is_root ? ", peripheries=2" : "") + ", label=\"%" +
+         std::to_string(id) + " = " + label + "\"];\n";
+}
+
+std::string dot_edges(const Trace& trace, NodeId id) {
+  std::string text;
+  const auto operands = trace.operands(trace.node(id));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].value.defined()) {
+      text += "  n" + std::to_string(operands[i].value.node) + " -> n" + std::to_string(id) + " [label=\"" +
+              std::to_string(i) + "\"];\n";
+    }
+  }
+  return text;
+}
+
 } // namespace
 
 std::string to_text(const Trace& trace, NodeId id) {
@@ -104,6 +136,15 @@ std::string to_text(const Trace& trace, c10::ArrayRef<Value> roots) {
     names += (names.empty() ? "" : ", ") + name(trace, root);
   }
   return text + "return " + names + "\n";
+}
+
+std::string to_dot(const Trace& trace, c10::ArrayRef<Value> roots) {
+  std::string text = "digraph G {\n";
+  for (NodeId id : post_order(trace, roots)) {
+    const bool is_root = std::any_of(roots.begin(), roots.end(), [&](Value root) { return root.node == id; });
+    text += dot_node(trace, id, is_root) + dot_edges(trace, id);
+  }
+  return text + "}\n";
 }
 
 } // namespace lazyplug

@@ -12,4 +12,8 @@ std::string to_text(const Trace& trace, NodeId id);
 // The nodes that `roots` depend on, a line each, and the roots.
 std::string to_text(const Trace& trace, c10::ArrayRef<Value> roots);
 
+// The same as a graph for Graphviz. Edges are numbered by operand; roots have a
+// double border.
+std::string to_dot(const Trace& trace, c10::ArrayRef<Value> roots);
+
 } // namespace lazyplug

@@ -34,6 +34,21 @@ Geometry Geometry::contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes) {
   return geometry;
 }
 
+Geometry Geometry::of_storage(const c10::TensorImpl& tensor, size_t nbytes) {
+  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+  const size_t itemsize = c10::elementSize(dtype);
+  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
+      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
+    Geometry layout = of(tensor);
+    layout.conj = layout.neg = layout.wrapped_number = false;
+    return layout;
+  }
+  const bool divisible = nbytes % itemsize == 0;
+  return contiguous(
+      divisible ? dtype : c10::ScalarType::Byte,
+      {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
+}
+
 int64_t Geometry::numel() const {
   return c10::multiply_integers(sizes);
 }

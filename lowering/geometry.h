@@ -29,6 +29,9 @@ struct Geometry {
   static Geometry of(const c10::TensorImpl& tensor);
   // A contiguous layout.
   static Geometry contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes);
+  // The layout by which the whole of a storage of `nbytes` is read through a
+  // tensor on it: the tensor's own if it covers the storage, else a flat one.
+  static Geometry of_storage(const c10::TensorImpl& tensor, size_t nbytes);
 
   int64_t numel() const;
   size_t itemsize() const {

@@ -15,7 +15,7 @@ uint64_t first_with_view(c10::ArrayRef<Operand> operands, const Geometry* view) 
 
 } // namespace
 
-Value Trace::add_device_data(at::Tensor data, Geometry layout) {
+Value Trace::add_device_data(at::Tensor data, Geometry layout, DeviceDataInfo info) {
   Node node;
   node.kind = NodeKind::kDeviceData;
   node.layout = own(std::move(layout));
@@ -23,6 +23,7 @@ Value Trace::add_device_data(at::Tensor data, Geometry layout) {
   hash_ = hash_combine(hash_, uint64_t{1});
   hash_ = hash_combine(hash_, *node.layout);
   leaves_.push_back(std::move(data));
+  leaf_infos_.push_back(info);
   nodes_.push_back(std::move(node));
   return {static_cast<NodeId>(nodes_.size() - 1), 0};
 }

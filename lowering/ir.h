@@ -57,6 +57,13 @@ struct Node {
   const char* location = nullptr; // the user's line, interned, or null
 };
 
+// Whose data a leaf is.
+struct DeviceDataInfo {
+  static constexpr int64_t kNoTensor = -1;
+  int64_t tensor_id = kNoTensor; // of the storage that it was taken from, or none
+  bool read_only = false;        // a copy of the trace's own, such as of a CPU scalar
+};
+
 // A straight-line program in the order in which the user wrote it, and the data
 // it starts from. Nodes only refer to earlier nodes, so that there is nothing
 // to sort, and no reference counts: a trace is freed as a whole.
@@ -69,7 +76,7 @@ class Trace {
   Trace& operator=(Trace&&) = default;
 
   // A leaf that reads `data`, a CPU tensor that lies as `layout` says.
-  Value add_device_data(at::Tensor data, Geometry layout);
+  Value add_device_data(at::Tensor data, Geometry layout, DeviceDataInfo info = {});
   Value add_empty(Geometry layout);
   // `written_values` holds each distinct value that the call writes, in the
   // order of its operands. Output number fresh + i of the node is what becomes
@@ -122,6 +129,9 @@ class Trace {
   const std::vector<at::Tensor>& leaves() const {
     return leaves_;
   }
+  const DeviceDataInfo& leaf_info(size_t leaf) const {
+    return leaf_infos_[leaf];
+  }
   std::vector<c10::IValue>& all_scalars() {
     return scalars_;
   }
@@ -136,6 +146,7 @@ class Trace {
   std::vector<Operand> operands_;
   std::vector<c10::IValue> scalars_;
   std::vector<at::Tensor> leaves_;
+  std::vector<DeviceDataInfo> leaf_infos_;
   std::vector<const Geometry*> written_layouts_;
   std::deque<Geometry> geometries_; // a deque: addresses stay valid
   Hash128 hash_;

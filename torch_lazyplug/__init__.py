@@ -37,15 +37,19 @@ _registration.register_backend()
 from torch_lazyplug import (  # noqa: E402
     accessors,
     closure,
+    computation,
     config,
     debug,
     deepcopy,
     device_context,
     dynamo,
     fake_tensors,
+    ir_cache,
     lazy,
     metrics,
     safetensors_support,
+    tensor_factory_functions,
+    ts_backend,
 )
 from torch_lazyplug.closure import add_step_closure, run_step_closures  # noqa: E402
 from torch_lazyplug.debug import get_tensors_text  # noqa: E402
@@ -61,11 +65,13 @@ safetensors_support.install()
 __all__ = [
     "add_step_closure",
     "closure",
+    "computation",
     "config",
     "debug",
     "device_context",
     "get_tensor_id",
     "get_tensors_text",
+    "ir_cache",
     "lazy",
     "mark_step",
     "metrics",
@@ -73,6 +79,8 @@ __all__ = [
     "run_step_closures",
     "save",
     "sync_multi",
+    "tensor_factory_functions",
     "to_cpu",
+    "ts_backend",
     "wait_device_ops",
 ]

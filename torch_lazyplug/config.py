@@ -11,12 +11,16 @@ __all__ = [
     "get_fallback",
     "get_force_fallback",
     "get_launch_blocking",
+    "get_reuse_ir",
+    "get_symbolic_shape_mode",
     "names",
     "set",
     "set_debug",
     "set_fallback",
     "set_force_fallback",
     "set_launch_blocking",
+    "set_reuse_ir",
+    "set_symbolic_shape_mode",
 ]
 
 FlagValue = bool | int | str
@@ -80,3 +84,23 @@ def get_launch_blocking() -> bool:
 def set_launch_blocking(enabled: bool) -> None:
     """Runs every op when it is called and waits for it, so that errors that depend on values raise at their line."""
     set("launch_blocking", enabled)
+
+
+def get_reuse_ir() -> bool:
+    """Whether the next op is predicted from the graph that was recorded before."""
+    return get("reuse_ir")
+
+
+def set_reuse_ir(val: bool) -> None:
+    """Switches the prediction of ops on or off; results are the same."""
+    set("reuse_ir", val)
+
+
+def get_symbolic_shape_mode() -> bool:
+    """Whether sizes that keep changing become inputs of the graph."""
+    return get("symbolic_shape_mode")
+
+
+def set_symbolic_shape_mode(val: bool) -> None:
+    """Makes sizes that keep changing inputs of the graph, or not; results are the same."""
+    set("symbolic_shape_mode", val)

@@ -4,6 +4,7 @@
 #include "backend/fallback.h"
 #include "backend/native/kernels.h"
 #include "backend/op_registry.h"
+#include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "backend/tracer.h"
 #include "common/metrics.h"
@@ -65,6 +66,7 @@ at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   static Counter& counter = lazyplug::counter("CopyToHost");
   note_sync("a copy to the CPU");
   counter.add();
+  const SyncCause cause("copy to CPU");
   const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
   const ExecutionGuard guard;
   return self.copy_(alias);
@@ -104,6 +106,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   static Counter& counter = lazyplug::counter("ScalarRead");
   note_sync("reading a value");
   counter.add();
+  const SyncCause cause("item");
   const at::Tensor alias = cpu_alias(self, /*for_write=*/false);
   const ExecutionGuard guard;
   return at::_local_scalar_dense(alias);

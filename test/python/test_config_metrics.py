@@ -75,7 +75,7 @@ def test_work_is_counted_and_reset():
 def test_graph_text():
     x = torch.ones(2, device="lazy") + 1
     assert "add" in torch_lazyplug.get_tensors_text([x])
-    with pytest.raises(ValueError, match="unknown IR format 'png'"):
+    with pytest.raises(ValueError, match="Unrecognized IR format: 'png'"):
         torch_lazyplug.debug.dump_ir([x], "png")
 
 

@@ -17,6 +17,10 @@ void init_metrics_bindings(py::module& m);
 // _C._lazy: tracing and execution; see backend/.
 void init_lazy_bindings(py::module& m);
 
+// More of _C._lazy, and _C._lazy_ts_backend: looking at graphs and running them
+// again. Names are those of torch._C._lazy.
+void init_graph_bindings(py::module& m);
+
 // Lets the backend name the user's Python lines, and raise Python's errors again.
 void install_python_hooks();
 

@@ -6,4 +6,5 @@ PYBIND11_MODULE(_C, m) {
   lazyplug::init_config_bindings(m);
   lazyplug::init_metrics_bindings(m);
   lazyplug::init_lazy_bindings(m);
+  lazyplug::init_graph_bindings(m);
 }

@@ -37,8 +37,14 @@ void shut_down() {
 
 void init_lazy_bindings(py::module& m) {
   auto lazy = m.def_submodule("_lazy", "Tracing and execution.");
-  lazy.def("_mark_step", &mark_step, ReleaseGil());
-  lazy.def("_wait_device_ops", &wait_device_ops, ReleaseGil());
+  lazy.def(
+      "_mark_step",
+      &mark_step,
+      py::arg("device") = "",
+      py::arg("devices") = std::vector<std::string>(),
+      py::arg("wait") = true,
+      ReleaseGil());
+  lazy.def("_wait_device_ops", &wait_device_ops, py::arg("devices"), ReleaseGil());
   lazy.def(
       "_sync_multi",
       &sync_multi,
@@ -49,6 +55,8 @@ void init_lazy_bindings(py::module& m) {
       ReleaseGil());
   lazy.def("_get_tensor_id", &tensor_id, ReleaseGil());
   lazy.def("_get_tensors_text", &tensors_text, ReleaseGil());
+  lazy.def("_get_tensors_dot", &tensors_dot, ReleaseGil());
+  lazy.def("_get_tensors_backend", &tensors_backend, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_shut_down", &shut_down, ReleaseGil());
   // These may warn: see torch.lazy.set_sync_debug_mode.

@@ -177,14 +177,6 @@ TEST_F(DeviceContextTest, PendingMemoryIsBounded) {
   EXPECT_GE(count("Flush"), 2);
 }
 
-TEST_F(DeviceContextTest, TextShowsWhatIsPending) {
-  const at::Tensor y = x + x;
-  const at::Tensor other = x * x;
-  const std::string text = context_.text({&storage_of(y)});
-  EXPECT_TRUE(contains(text, "aten::add.Tensor(%0, %0, 1)")) << text;
-  EXPECT_FALSE(contains(text, "aten::mul")) << text;
-}
-
 // ---- memory ----
 
 TEST_F(DeviceContextTest, ResultsNeverShareMemory) {

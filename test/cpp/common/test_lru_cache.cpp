@@ -179,5 +179,16 @@ TEST(LruCache, StaysBoundedAndCorrectUnderContention) {
   EXPECT_EQ(cache.hits() + cache.misses(), kThreads * kRounds);
 }
 
+TEST(LruCache, ListsWhatWasUsedLast) {
+  LruCache<int, int> cache(3);
+  for (int i = 1; i <= 3; ++i) {
+    cache.insert(i, 10 * i);
+  }
+  cache.find(1);
+  EXPECT_EQ(cache.most_recent(2), (std::vector<int>{10, 30}));
+  EXPECT_EQ(cache.most_recent(9), (std::vector<int>{10, 30, 20}));
+  EXPECT_EQ(cache.hits(), 1);
+}
+
 } // namespace
 } // namespace lazyplug

@@ -64,5 +64,20 @@ TEST(Dump, ProgramHasOnlyWhatItsRootsNeed) {
   EXPECT_EQ(to_text(trace, c10::ArrayRef<Value>()), "return \n");
 }
 
+TEST(Dump, DotHasNodesEdgesAndMarkedRoots) {
+  Trace trace;
+  const Value a = add_leaf(trace, at::ones({2}));
+  static const OpInfo& op = make_op("aten::gelu");
+  const auto signature = make_signature(op, {an_operand(), a_constant("no\"ne")}, {floats({2})});
+  const NodeId call = trace.add_call(signature, Operand{a}, {}, 0, "model.py:3");
+  EXPECT_EQ(
+      to_dot(trace, Value{call, 0}),
+      "digraph G {\n"
+      "  n0 [shape=ellipse, label=\"%0 = device_data(0)\\nFloat[2] strides=[1]\"];\n"
+      "  n1 [shape=box, peripheries=2, label=\"%1 = aten::gelu(%0, no\\\"ne)\\nFloat[2] strides=[1]\\nmodel.py:3\"];\n"
+      "  n0 -> n1 [label=\"0\"];\n"
+      "}\n");
+}
+
 } // namespace
 } // namespace lazyplug

@@ -98,5 +98,18 @@ TEST(Geometry, TextNamesWhatIsNotTheDefault) {
   EXPECT_EQ(to_string(geometry), "Float[2] strides=[1] offset=5 conj neg number");
 }
 
+TEST(Geometry, OfAStorageIsTheTensorsIfItCoversIt) {
+  const auto of_storage = [](const at::Tensor& tensor) {
+    return Geometry::of_storage(*tensor.unsafeGetTensorImpl(), tensor.storage().nbytes());
+  };
+  const at::Tensor x = at::ones({2, 3});
+  EXPECT_EQ(of_storage(x.t()), Geometry::of(*x.t().unsafeGetTensorImpl()));
+  EXPECT_EQ(of_storage(x[1]), Geometry::contiguous(at::kFloat, {6}));
+  EXPECT_EQ(of_storage(x.expand({2, 2, 3})), Geometry::contiguous(at::kFloat, {6}));
+  const at::Tensor bytes = at::ones({7}, at::kByte);
+  at::Tensor view = at::empty({0}, at::kFloat).set_(bytes.storage(), 0, {1}, {1});
+  EXPECT_EQ(of_storage(view), Geometry::contiguous(at::kByte, {7}));
+}
+
 } // namespace
 } // namespace lazyplug

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "backend/device_context.h"
+#include "lowering/runtime_ops.h"
+
+// What is pending, seen from outside: nothing here changes the trace.
+namespace lazyplug {
+namespace {
+
+// Enters a storage that the trace does not know into a program of its own.
+Value add_storage(Trace& trace, const LazyStorageImpl& storage, c10::Storage memory, const c10::TensorImpl& tensor) {
+  Geometry layout = Geometry::of_storage(tensor, storage.nbytes());
+  if (storage.state() == LazyStorageImpl::State::kUnallocated) {
+    return trace.add_empty(std::move(layout));
+  }
+  at::Tensor data = memory ? make_cpu_tensor(std::move(memory), layout) : at::Tensor();
+  return trace.add_device_data(std::move(data), std::move(layout), {static_cast<int64_t>(storage.id())});
+}
+
+} // namespace
+
+// The stream on which the tensors are pending, or where they would be read.
+StreamContext& DeviceContext::stream_of(c10::ArrayRef<at::Tensor> tensors) {
+  StreamContext& current = stream(current_stream_id(index_));
+  const Lock lock(mutex_);
+  for (const at::Tensor& tensor : tensors) {
+    auto* storage = LazyStorageImpl::of(tensor);
+    if (storage->state_ == LazyStorageImpl::State::kPending) {
+      return *storage->stream_;
+    }
+  }
+  return current;
+}
+
+void DeviceContext::wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, Lock& lock) {
+  while (true) {
+    std::vector<DeviceDataPtr> awaited;
+    for (const TensorArg& arg : args) {
+      auto* storage = LazyStorageImpl::of(arg.tensor);
+      if (storage->state_ == LazyStorageImpl::State::kSubmitted) {
+        awaited.push_back(storage->data_);
+      }
+    }
+    for (const PendingLeaf& leaf : reader.pending_leaves()) {
+      awaited.push_back(leaf.data);
+    }
+    const bool ready = std::all_of(awaited.begin(), awaited.end(), [](const auto& data) { return data->is_ready(); });
+    if (ready) {
+      return;
+    }
+    lock.unlock();
+    for (const DeviceDataPtr& data : awaited) {
+      data->wait();
+    }
+    awaited.clear(); // what dies here must not hold the lock
+    lock.lock();
+  }
+}
+
+Subgraph DeviceContext::program(c10::ArrayRef<at::Tensor> tensors, bool with_data) {
+  std::vector<TensorArg> args;
+  for (const at::Tensor& tensor : tensors) {
+    args.push_back({tensor.unsafeGetTensorImpl()});
+  }
+  StreamContext& reader = stream_of(tensors);
+  Lock lock(mutex_);
+  make_readable(args, reader, lock);
+  if (with_data) {
+    wait_for_data(args, reader, lock);
+    make_readable(args, reader, lock);
+    reader.settle_leaves();
+  }
+  std::unordered_map<LazyStorageImpl*, Value> values;
+  std::vector<LazyStorageImpl*> known;
+  std::vector<Value> wanted;
+  for (const at::Tensor& tensor : tensors) {
+    auto* storage = LazyStorageImpl::of(tensor);
+    if (storage->in_trace(reader.epoch()) && values.emplace(storage, storage->value_).second) {
+      known.push_back(storage);
+      wanted.push_back(storage->value_);
+    }
+  }
+  Subgraph graph = extract(reader.trace(), wanted);
+  for (size_t i = 0; i < known.size(); ++i) {
+    values[known[i]] = graph.roots[i];
+  }
+  graph.roots.clear();
+  for (const at::Tensor& tensor : tensors) {
+    auto* storage = LazyStorageImpl::of(tensor);
+    auto& value = values[storage];
+    if (!value.defined()) {
+      value = add_storage(graph.trace, *storage, storage->memory_, *tensor.unsafeGetTensorImpl());
+    }
+    add_root(graph, value, Geometry::of(*tensor.unsafeGetTensorImpl()));
+  }
+  return graph;
+}
+
+} // namespace lazyplug

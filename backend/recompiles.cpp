@@ -1,0 +1,103 @@
+#include "backend/recompiles.h"
+
+#include <mutex>
+
+#include "backend/journal.h"
+#include "common/config.h"
+#include "common/logging.h"
+#include "lowering/difference.h"
+#include "lowering/dump.h"
+
+namespace lazyplug {
+namespace {
+
+// How many graphs are compared: those used last.
+constexpr size_t kCandidates = 64;
+
+std::mutex last_mutex; // guards last_explanation
+std::string& last_explanation() {
+  static auto* text = new std::string("nothing has been compiled yet");
+  return *text;
+}
+
+CachedGraphPtr nearest(const CachedGraph& graph) {
+  CachedGraphPtr best;
+  size_t most = 0;
+  for (const auto& candidate : computation_cache().most_recent(kCandidates)) {
+    const size_t common = similarity(graph.trace, candidate->trace);
+    if (common > most) {
+      most = common;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string name(const CachedGraph& graph) {
+  return "graph " + to_hex(graph.hash).substr(0, 8) + " (" + std::to_string(graph.computation->num_ops()) + " ops)";
+}
+
+// Leaves have no line of their own: the first call that reads them has.
+const char* location_of(const Trace& trace, NodeId id) {
+  if (trace.node(id).kind == NodeKind::kCall) {
+    return trace.node(id).location;
+  }
+  for (const Node& node : trace.nodes()) {
+    for (const Operand& operand : trace.operands(node)) {
+      if (operand.value.defined() && operand.value.node == id) {
+        return node.location;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::string describe(const CachedGraph& graph, NodeId id) {
+  if (id >= graph.trace.size()) {
+    return "the end";
+  }
+  std::string text = to_text(graph.trace, id);
+  const char* location = location_of(graph.trace, id);
+  if (!location) {
+    return text;
+  }
+  const bool is_call = graph.trace.node(id).kind == NodeKind::kCall;
+  return is_call ? text : text + " read at " + location;
+}
+
+std::string describe(const CachedGraph& graph, const CachedGraph& older, const Difference& difference) {
+  std::string text = name(graph) + " differs from " + name(older);
+  if (difference.kind == Difference::Kind::kResults) {
+    return text + " in what is asked of it: " + difference.what;
+  }
+  text += " at node %" + std::to_string(difference.node) + ": " + difference.what +
+          "\n  now:    " + describe(graph, difference.node) + "\n  before: " + describe(older, difference.node);
+  return config().debug.get() ? text : text + "\n  (the setting debug shows Python lines)";
+}
+
+void remember(const char* cause, std::string text) {
+  counter(std::string("Recompile/") + cause).add();
+  log_debug("compiled ", text);
+  add_to_journal(JournalKind::kCompile, cause, text, nullptr);
+  const std::lock_guard<std::mutex> lock(last_mutex);
+  last_explanation() = std::move(text);
+}
+
+} // namespace
+
+void note_compile(const CachedGraph& graph) {
+  const CachedGraphPtr older = nearest(graph);
+  if (!older) {
+    remember("first", name(graph) + " is like no graph in the cache");
+    return;
+  }
+  const Difference difference = first_difference(graph.trace, graph.roots, older->trace, older->roots);
+  remember(to_string(difference.kind), describe(graph, *older, difference));
+}
+
+std::string explain_recompile() {
+  const std::lock_guard<std::mutex> lock(last_mutex);
+  return last_explanation();
+}
+
+} // namespace lazyplug

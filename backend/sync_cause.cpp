@@ -1,0 +1,41 @@
+#include "backend/sync_cause.h"
+
+#include <string>
+
+#include "backend/journal.h"
+#include "backend/python_hooks.h"
+#include "common/config.h"
+#include "common/metrics.h"
+
+namespace lazyplug {
+namespace {
+thread_local const char* current = nullptr;
+} // namespace
+
+SyncCause::SyncCause(const char* cause) : is_outermost_(current == nullptr) {
+  if (is_outermost_) {
+    current = cause;
+  }
+}
+
+SyncCause::~SyncCause() {
+  if (is_outermost_) {
+    current = nullptr;
+  }
+}
+
+void note_cut(size_t num_nodes, size_t num_results) {
+  static Counter& cuts = counter("TraceCut");
+  cuts.add();
+  const std::string cause = current ? current : "memory access";
+  counter("Sync/" + cause).add();
+  if (config().debug.get()) {
+    add_to_journal(
+        JournalKind::kSync,
+        cause,
+        std::to_string(num_nodes) + " nodes, " + std::to_string(num_results) + " results",
+        current_location());
+  }
+}
+
+} // namespace lazyplug

@@ -1,0 +1,136 @@
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "backend/api.h"
+#include "backend/cached_run.h"
+#include "backend/journal.h"
+#include "backend/recompiles.h"
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/generator.h"
+#include "torch_lazyplug/csrc/bindings.h"
+
+namespace lazyplug {
+namespace {
+
+using torch::wrap_pybind_function;
+using torch::wrap_pybind_function_no_gil;
+
+c10::IValue from_python(const py::handle& value) {
+  if (THPVariable_Check(value.ptr())) {
+    return THPVariable_Unpack(value.ptr());
+  }
+  if (py::isinstance<py::bool_>(value)) {
+    return value.cast<bool>();
+  }
+  if (py::isinstance<py::int_>(value)) {
+    return value.cast<int64_t>();
+  }
+  if (py::isinstance<py::float_>(value)) {
+    return value.cast<double>();
+  }
+  TORCH_CHECK_TYPE(
+      PyComplex_Check(value.ptr()),
+      "a graph takes tensors and numbers, got ",
+      py::str(py::type::of(value)).cast<std::string>());
+  return value.cast<c10::complex<double>>();
+}
+
+py::object to_python(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return py::cast(value.toTensor());
+  }
+  return py::cast(value.toScalar());
+}
+
+std::vector<at::Tensor> run(const CachedGraph& graph, const py::sequence& inputs) {
+  std::vector<c10::IValue> values;
+  for (const py::handle& input : inputs) {
+    values.push_back(from_python(input));
+  }
+  const py::gil_scoped_release release;
+  return run_graph(graph, std::move(values));
+}
+
+py::tuple device_data_nodes(const std::vector<at::Tensor>& tensors) {
+  GraphInputs inputs;
+  {
+    const py::gil_scoped_release release;
+    inputs = graph_inputs(tensors);
+  }
+  py::list values;
+  for (const c10::IValue& value : inputs.values) {
+    values.append(to_python(value));
+  }
+  return py::make_tuple(inputs.tensor_ids, values);
+}
+
+py::list journal_as_dicts() {
+  py::list entries;
+  for (const JournalEntry& entry : journal()) {
+    py::dict fields;
+    fields["kind"] = to_string(entry.kind);
+    fields["cause"] = entry.cause;
+    fields["detail"] = entry.detail;
+    fields["location"] = entry.location;
+    fields["start_ns"] = entry.start_ns;
+    fields["duration_ns"] = entry.duration_ns;
+    entries.append(fields);
+  }
+  return entries;
+}
+
+void bind_settings(py::module& lazy) {
+  lazy.def("_get_force_fallback", [] { return config().force_fallback.get(); });
+  lazy.def("_set_force_fallback", [](std::string ops) { config().force_fallback.set(std::move(ops)); });
+  lazy.def("_get_reuse_ir", [] { return config().reuse_ir.get(); });
+  lazy.def("_set_reuse_ir", [](bool enabled) { config().reuse_ir.set(enabled); });
+  lazy.def("_get_symbolic_shape_mode", [] { return config().symbolic_shape_mode.get(); });
+  lazy.def("_set_symbolic_shape_mode", [](bool enabled) { config().symbolic_shape_mode.set(enabled); });
+  lazy.def("_get_default_device_type", [] { return "lazy"; });
+}
+
+void bind_metrics(py::module& lazy) {
+  lazy.def("_reset_metrics", reset_metrics);
+  lazy.def("_counter_names", counter_names);
+  lazy.def("_counter_value", counter_value);
+  lazy.def("_metrics_report", metrics_report);
+  lazy.def("_journal", journal_as_dicts);
+  lazy.def("_clear_journal", clear_journal);
+  lazy.def("_explain_recompile", explain_recompile);
+}
+
+} // namespace
+
+void init_graph_bindings(py::module& m) {
+  auto lazy = m.def_submodule("_lazy");
+  bind_settings(lazy);
+  bind_metrics(lazy);
+  lazy.def("_clear_ir_cache", wrap_pybind_function_no_gil(clear_graphs));
+  lazy.def("_dump_ir_cache", wrap_pybind_function_no_gil(dump_graphs));
+  lazy.def("_is_pending", wrap_pybind_function_no_gil(is_pending));
+  lazy.def("_get_graph_hash", wrap_pybind_function([](const std::vector<at::Tensor>& tensors) {
+             return py::bytes([&] {
+               const py::gil_scoped_release release;
+               return to_bytes(graph_of(tensors)->hash);
+             }());
+           }));
+
+  auto ts_backend = m.def_submodule("_lazy_ts_backend", "Running compiled graphs again.");
+  py::class_<CachedGraph, std::shared_ptr<CachedGraph>>(ts_backend, "CachedGraph")
+      .def("run", wrap_pybind_function(run));
+  ts_backend.def("_init", [] {});
+  ts_backend.def("_get_tensors_ts_device_data_node", wrap_pybind_function(device_data_nodes));
+  ts_backend.def("_run_cached_graph", wrap_pybind_function([](const std::string& hash, const py::sequence& inputs) {
+                   return run(*find_graph(hash_from_bytes(hash)), inputs);
+                 }));
+  ts_backend.def("_get_cached_graph", wrap_pybind_function([](const std::string& hash) {
+                   return std::const_pointer_cast<CachedGraph>(find_graph(hash_from_bytes(hash)));
+                 }));
+  ts_backend.def("_get_latest_computation_graph", wrap_pybind_function_no_gil(latest_graph_text));
+  ts_backend.def("_next_seed", wrap_pybind_function_no_gil([](c10::DeviceIndex device) {
+                   return static_cast<int64_t>(next_random_ticket(std::nullopt, device));
+                 }));
+}
+
+} // namespace lazyplug
