@@ -17,13 +17,24 @@ bool matches(const std::string& pattern, const std::string& name) {
   return pattern == "all" || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-bool matches_any_op(const std::string& pattern) {
+// Null, or why the pattern selects nothing.
+const char* problem_of(const std::string& pattern) {
+  const char* problem = "no operator has that name";
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (matches(pattern, name.name) || matches(pattern, c10::toString(name))) {
-      return true;
+    const bool by_base_name = matches(pattern, name.name);
+    if (!by_base_name && !matches(pattern, c10::toString(name))) {
+      continue;
     }
+    if (by_base_name && name.overload_name.ends_with("out")) {
+      continue; // has a kernel even where what people call has none
+    }
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (op && !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      return nullptr;
+    }
+    problem = "it is made of other operators, which reach the device in its place: name these";
   }
-  return false;
+  return problem;
 }
 
 std::string strip(const std::string& text) {
@@ -40,8 +51,8 @@ Patterns parse(const std::string& list) {
     if (item.empty()) {
       continue;
     }
-    if (!matches_any_op(item)) {
-      TORCH_WARN("force_fallback: no operator is called '", item, "'");
+    if (const char* problem = problem_of(item)) {
+      TORCH_WARN("force_fallback: '", item, "' selects nothing: ", problem);
     }
     patterns.push_back(std::move(item));
   }
@@ -56,10 +67,14 @@ class ForcedOps {
     return *ops;
   }
 
-  bool contains(const OpInfo& op) {
+  void follow_flag() {
     if (config().force_fallback.version() != version_.load(std::memory_order_acquire)) {
       reload();
     }
+  }
+
+  bool contains(const OpInfo& op) {
+    follow_flag();
     if (empty_.load(std::memory_order_relaxed)) {
       return false;
     }
@@ -92,6 +107,10 @@ class ForcedOps {
 
 bool is_fallback_forced(const OpInfo& op) {
   return ForcedOps::get().contains(op);
+}
+
+void read_forced_ops() {
+  ForcedOps::get().follow_flag();
 }
 
 } // namespace lazyplug

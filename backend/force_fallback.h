@@ -9,4 +9,8 @@ namespace lazyplug {
 // "all". Takes effect for ops recorded after the flag was set.
 bool is_fallback_forced(const OpInfo& op);
 
+// Reads the flag now rather than at the next op, and so warns now of what
+// selects no op.
+void read_forced_ops();
+
 } // namespace lazyplug

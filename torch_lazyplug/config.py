@@ -51,9 +51,12 @@ def get_force_fallback() -> str:
     return get("force_fallback")
 
 
-def set_force_fallback(ops: str) -> None:
-    """Makes ops run eagerly on the CPU: names or globs separated by commas, as in ``aten::add.Tensor,aten::conv*``."""
-    set("force_fallback", ops)
+def set_force_fallback(configval: str) -> None:
+    """Makes ops run eagerly on the CPU: names or globs separated by commas, as in ``aten::add.Tensor,aten::conv*``.
+
+    ``all`` selects every op. Warns of a name that selects none. Takes effect for ops called from now on.
+    """
+    _C._lazy._set_force_fallback(configval)
 
 
 def get_fallback() -> str:

@@ -1,5 +1,7 @@
 """What the plugin has done so far: counters and timers by name."""
 
+import collections
+
 from torch_lazyplug import _C
 
 __all__ = [
@@ -15,8 +17,19 @@ __all__ = [
 
 
 def metrics_report() -> str:
-    """A report on every metric, several lines for each."""
-    return _C._metrics.metrics_report()
+    """A report on every metric, several lines for each.
+
+    With the setting ``debug``, followed by the user's lines that caused syncs and fallbacks, and how often.
+    """
+    return _C._metrics.metrics_report() + _lines_report()
+
+
+def _lines_report() -> str:
+    events = ((event["kind"], event["cause"], event["location"]) for event in _C._lazy._journal())
+    lines = collections.Counter(event for event in events if event[2])
+    return "".join(
+        f"Line: {location}\n  {kind}, {cause}: {count}\n" for (kind, cause, location), count in lines.most_common()
+    )
 
 
 def short_report() -> str:
@@ -53,5 +66,6 @@ def executed_fallback_ops() -> list[str]:
 
 
 def reset() -> None:
-    """Sets every metric to zero."""
+    """Sets every metric to zero, and forgets the events of ``debug.events``."""
     _C._metrics.reset()
+    _C._lazy._clear_journal()

@@ -38,11 +38,16 @@ def get_tensor_id(tensor: torch.Tensor) -> int:
 
 
 def to_cpu(tensors: Any, devices: Sequence[str] | None = None) -> Any:
-    """Copies every lazy tensor in a nested structure to the CPU, with one synchronisation for all of them."""
-    lazy_tensors: list[torch.Tensor] = []
-    tree_map_only(torch.Tensor, lambda t: lazy_tensors.append(t) if t.device.type == "lazy" else None, tensors)
+    """Copies every lazy tensor in a nested structure to the CPU, with one synchronisation for all of them.
+
+    A tensor that occurs more than once is copied once.
+    """
+    found: dict[int, torch.Tensor] = {}
+    tree_map_only(torch.Tensor, lambda t: found.setdefault(id(t), t), tensors)
+    lazy_tensors = [t for t in found.values() if t.device.type == "lazy" and t.layout is torch.strided]
     sync_multi(lazy_tensors, devices or [])
-    return tree_map_only(torch.Tensor, lambda t: t.cpu(), tensors)
+    copies = {key: tensor.cpu() for key, tensor in found.items()}
+    return tree_map_only(torch.Tensor, lambda t: copies[id(t)], tensors)
 
 
 def save(tensors: Any, *args: Any, **kwargs: Any) -> None:

@@ -87,6 +87,16 @@ def test_events_name_the_line(debugging, counted):
     assert debug.events() == []
 
 
+def test_the_report_names_lines(debugging, counted):
+    x = lazy(1, 2)
+    for _ in range(3):
+        (x + 1).sum().item()
+    report = metrics.metrics_report()
+    assert "test_causes.py:" in report and "sync, item: 3" in report
+    metrics.reset()
+    assert "test_causes.py:" not in metrics.metrics_report()
+
+
 def test_nothing_is_kept_without_debugging(counted):
     (lazy(1, 2) + 1).tolist()
     assert debug.events() == []

@@ -87,3 +87,31 @@ def test_to_cpu_synchronizes_once():
     assert result["b"][0].tolist() == [3, 3]
     assert result["b"][2] == "text"
     assert done.flushes == 1
+
+
+def test_to_cpu_copies_what_occurs_twice_once():
+    x = torch.ones(2, device="lazy") + 1
+    first, (second, other) = torch_lazyplug.to_cpu((x, [x, torch.zeros(1)]))
+    assert first is second and first.device.type == other.device.type == "cpu"
+
+
+def test_save_writes_cpu_tensors(tmp_path):
+    model = torch.nn.Linear(2, 2).to("lazy")
+    with work() as done:
+        torch_lazyplug.save({"model": model.state_dict(), "x": model(torch.ones(1, 2, device="lazy"))}, tmp_path / "a")
+    assert done.flushes == 1
+    loaded = torch.load(tmp_path / "a")
+    assert loaded["x"].device.type == loaded["model"]["weight"].device.type == "cpu"
+    torch.testing.assert_close(loaded["model"]["bias"], model.bias.detach().cpu())
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("aten::nope", "'aten::nope' selects nothing: no operator has that name"),
+        ("aten::add,aten::linear", "'aten::linear' selects nothing: it is made of other operators"),
+    ],
+)
+def test_forced_fallbacks_that_select_nothing_warn_at_once(names, message, restored_flags):
+    with pytest.warns(UserWarning, match=message):
+        config.set_force_fallback(names)

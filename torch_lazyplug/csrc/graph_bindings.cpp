@@ -3,6 +3,7 @@
 
 #include "backend/api.h"
 #include "backend/cached_run.h"
+#include "backend/force_fallback.h"
 #include "backend/journal.h"
 #include "backend/recompiles.h"
 #include "common/config.h"
@@ -82,7 +83,10 @@ py::list journal_as_dicts() {
 
 void bind_settings(py::module& lazy) {
   lazy.def("_get_force_fallback", [] { return config().force_fallback.get(); });
-  lazy.def("_set_force_fallback", [](std::string ops) { config().force_fallback.set(std::move(ops)); });
+  lazy.def("_set_force_fallback", wrap_pybind_function([](const std::string& ops) {
+             config().force_fallback.set(ops);
+             read_forced_ops();
+           }));
   lazy.def("_get_reuse_ir", [] { return config().reuse_ir.get(); });
   lazy.def("_set_reuse_ir", [](bool enabled) { config().reuse_ir.set(enabled); });
   lazy.def("_get_symbolic_shape_mode", [] { return config().symbolic_shape_mode.get(); });

@@ -38,7 +38,15 @@ TEST_F(ForceFallbackTest, UnknownNamesAreWarnedAbout) {
   Warnings warnings;
   EXPECT_FALSE(forced("aten::addd", "aten::add", "Tensor"));
   ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_TRUE(contains(warnings.messages[0], "no operator is called 'aten::addd'"));
+  EXPECT_TRUE(contains(warnings.messages[0], "'aten::addd' selects nothing: no operator has that name"));
+}
+
+TEST_F(ForceFallbackTest, OpsThatNeverReachTheDeviceAreWarnedAboutAtOnce) {
+  Warnings warnings;
+  const ScopedFlag<std::string> force(config().force_fallback, "aten::linear,aten::conv*");
+  read_forced_ops();
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_TRUE(contains(warnings.messages[0], "'aten::linear' selects nothing: it is made of other operators"));
 }
 
 TEST_F(ForceFallbackTest, ForcedOpsRunOnTheCpuWithoutAWarningOrRefusal) {
