@@ -108,6 +108,12 @@ ComputationInputs make_inputs(const CachedGraph& graph, std::vector<c10::IValue>
   return inputs;
 }
 
+CachedGraphPtr latest_graph() {
+  const auto graphs = computation_cache().most_recent(1);
+  TORCH_CHECK(!graphs.empty(), "no graph is cached");
+  return graphs.front();
+}
+
 } // namespace
 
 GraphInputs graph_inputs(const std::vector<at::Tensor>& tensors) {
@@ -182,9 +188,12 @@ void dump_graphs(const std::string& filename) {
 }
 
 std::string latest_graph_text() {
-  const auto graphs = computation_cache().most_recent(1);
-  TORCH_CHECK(!graphs.empty(), "no graph is cached");
-  return graphs.front()->computation->to_string();
+  return latest_graph()->computation->to_string();
+}
+
+std::string latest_graph_dot() {
+  const CachedGraphPtr graph = latest_graph();
+  return to_dot(graph->trace, graph->roots);
 }
 
 } // namespace lazyplug

@@ -32,9 +32,9 @@ CachedGraphPtr graph_of(const std::vector<at::Tensor>& tensors);
 CachedGraphPtr find_graph(Hash128 hash);
 
 // Runs a graph on other inputs: tensors of any device, shaped like those of the
-// tensors given to graph_of() that stand for them, or as graph_inputs() returns them. Returns CPU tensors, one for each tensor it was asked
-// for; an input that the graph returns as it is, is returned itself. Raises the
-// error of an op that fails.
+// tensors given to graph_of() that stand for them, or as graph_inputs() returns them. Returns CPU tensors, one for each
+// tensor it was asked for; an input that the graph returns as it is, is returned itself. Raises the error of an op that
+// fails.
 std::vector<at::Tensor> run_graph(const CachedGraph& graph, std::vector<c10::IValue> inputs);
 
 // A graph hash as bytes, and back.
@@ -47,7 +47,9 @@ void clear_graphs();
 // Writes all cached graphs for Graphviz, the one used last first. Raises
 // RuntimeError if the file cannot be written.
 void dump_graphs(const std::string& filename);
-// Of the graph that was compiled or used last.
+// The graph that was compiled or used last: as TorchScript, and for Graphviz.
+// Raise RuntimeError if there is none.
 std::string latest_graph_text();
+std::string latest_graph_dot();
 
 } // namespace lazyplug

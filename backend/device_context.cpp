@@ -247,10 +247,11 @@ Worker::Ticket DeviceContext::submit(StreamContext& stream, bool wake) {
   StreamContext::Storages storages; // outlives the lock
   Lock lock(mutex_);
   const size_t num_nodes = stream.trace().size();
+  const size_t bytes = stream.trace().pending_bytes();
   const Worker::Ticket ticket = stream.submit(wake, storages);
   lock.unlock();
   if (!storages.empty()) {
-    note_cut(num_nodes, storages.size());
+    note_cut(num_nodes, storages.size(), bytes);
   }
   return ticket;
 }

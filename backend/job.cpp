@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "backend/computation_cache.h"
+#include "backend/journal.h"
 #include "backend/signature_cache.h"
+#include "common/config.h"
 #include "common/metrics.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
@@ -155,7 +157,13 @@ std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
   const TimerScope scope(time);
-  return computation->run(std::move(inputs));
+  const int64_t start = journal_clock();
+  auto outputs = computation->run(std::move(inputs));
+  if (config().debug.get()) {
+    const std::string detail = std::to_string(computation->num_ops()) + " ops";
+    add_to_journal(JournalKind::kRun, "graph", detail, nullptr, journal_clock() - start);
+  }
+  return outputs;
 }
 
 } // namespace

@@ -46,7 +46,8 @@ void add_to_journal(
     std::string cause,
     std::string detail,
     const char* location,
-    int64_t duration_ns) {
+    int64_t duration_ns,
+    int64_t bytes) {
   if (!config().debug.get()) {
     return;
   }
@@ -56,7 +57,8 @@ void add_to_journal(
       std::move(detail),
       location ? location : "",
       journal_clock() - duration_ns,
-      duration_ns};
+      duration_ns,
+      bytes};
   auto& journal = Journal::get();
   const std::lock_guard<std::mutex> lock(journal.mutex);
   if (journal.entries.size() == kMaxEntries) {

@@ -20,6 +20,7 @@ struct JournalEntry {
   std::string location; // the user's line, or empty
   int64_t start_ns = 0; // on the steady clock
   int64_t duration_ns = 0;
+  int64_t bytes = 0; // of the results that a cut trace allocates
 };
 
 // Adds what ends now. `location` may be null: looking it up takes Python's lock,
@@ -29,7 +30,8 @@ void add_to_journal(
     std::string cause,
     std::string detail,
     const char* location,
-    int64_t duration_ns = 0);
+    int64_t duration_ns = 0,
+    int64_t bytes = 0);
 
 std::vector<JournalEntry> journal();
 void clear_journal();

@@ -24,7 +24,7 @@ SyncCause::~SyncCause() {
   }
 }
 
-void note_cut(size_t num_nodes, size_t num_results) {
+void note_cut(size_t num_nodes, size_t num_results, size_t bytes) {
   static Counter& cuts = counter("TraceCut");
   cuts.add();
   const std::string cause = current ? current : "memory access";
@@ -34,7 +34,9 @@ void note_cut(size_t num_nodes, size_t num_results) {
         JournalKind::kSync,
         cause,
         std::to_string(num_nodes) + " nodes, " + std::to_string(num_results) + " results",
-        current_location());
+        current_location(),
+        /*duration_ns=*/0,
+        static_cast<int64_t>(bytes));
   }
 }
 

@@ -19,6 +19,6 @@ class SyncCause {
 
 // This thread has cut a trace: counts "TraceCut" and "Sync/<cause>", and tells
 // the journal. Takes Python's lock, if the flag `debug` is set.
-void note_cut(size_t num_nodes, size_t num_results);
+void note_cut(size_t num_nodes, size_t num_results, size_t bytes);
 
 } // namespace lazyplug

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from torch_lazyplug import _C
+from torch_lazyplug.report import report
 
 __all__ = [
     "clear_events",
@@ -16,6 +17,7 @@ __all__ = [
     "get_tensors_dot",
     "get_tensors_text",
     "render_ir_graph",
+    "report",
 ]
 
 
@@ -67,10 +69,13 @@ def explain_recompile() -> str:
 
 
 def events(kind: str | None = None) -> list[dict[str, Any]]:
-    """What has happened while the setting ``debug`` was on, in order: every ``"sync"``, ``"fallback"``, ``"compile"``
-    and ``"run"``, with ``kind``, ``cause``, ``detail``, ``location`` (the user's line), ``start_ns``, ``duration_ns``.
+    """What has happened while the setting ``debug`` was on, in order of its start.
+
+    Each ``"sync"``, ``"fallback"``, ``"compile"`` and ``"run"`` of a graph, with its ``kind``, ``cause``, ``detail``,
+    ``location`` (the user's line), ``start_ns``, ``duration_ns`` and, for a sync, the ``bytes`` of its results.
     """
-    return [event for event in _C._lazy._journal() if kind in (None, event["kind"])]
+    found = [event for event in _C._lazy._journal() if kind in (None, event["kind"])]
+    return sorted(found, key=lambda event: event["start_ns"])
 
 
 def clear_events() -> None:

@@ -76,6 +76,7 @@ py::list journal_as_dicts() {
     fields["location"] = entry.location;
     fields["start_ns"] = entry.start_ns;
     fields["duration_ns"] = entry.duration_ns;
+    fields["bytes"] = entry.bytes;
     entries.append(fields);
   }
   return entries;
@@ -112,6 +113,7 @@ void init_graph_bindings(py::module& m) {
   bind_metrics(lazy);
   lazy.def("_clear_ir_cache", wrap_pybind_function_no_gil(clear_graphs));
   lazy.def("_dump_ir_cache", wrap_pybind_function_no_gil(dump_graphs));
+  lazy.def("_latest_graph_dot", wrap_pybind_function_no_gil(latest_graph_dot));
   lazy.def("_is_pending", wrap_pybind_function_no_gil(is_pending));
   lazy.def("_get_graph_hash", wrap_pybind_function([](const std::vector<at::Tensor>& tensors) {
              return py::bytes([&] {

@@ -13,11 +13,11 @@ TEST_F(SyncCauseTest, TheOutermostCauseCounts) {
     const SyncCause outer("outer");
     {
       const SyncCause inner("inner");
-      note_cut(3, 1);
+      note_cut(3, 1, 8);
     }
-    note_cut(3, 1);
+    note_cut(3, 1, 8);
   }
-  note_cut(3, 1);
+  note_cut(3, 1, 8);
   EXPECT_EQ(count("Sync/outer"), 2);
   EXPECT_EQ(count("Sync/inner"), 0);
   EXPECT_EQ(count("Sync/memory access"), 1);
@@ -37,7 +37,7 @@ TEST_F(SyncCauseTest, EveryCutTraceHasOne) {
 
 TEST_F(SyncCauseTest, TheJournalIsKeptWhenDebuggingAndIsBounded) {
   clear_journal();
-  note_cut(3, 1);
+  note_cut(3, 1, 8);
   EXPECT_TRUE(journal().empty());
   const ScopedFlag<bool> debug(config().debug, true);
   for (int i = 0; i < 10010; ++i) {
