@@ -84,17 +84,50 @@ std::vector<StreamContext*> DeviceContext::streams() {
 
 // ---- recording ----
 
-std::vector<at::Tensor> DeviceContext::record(
+Outputs DeviceContext::record(
     const SignaturePtr& signature,
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars) {
-  const char* location = config().debug.get() ? current_location() : nullptr;
+  ensure_initialized();
+  StreamContext& stream = this->stream(current_stream_id(index_)); // may take the lock
+  return record_locked(stream, signature, args, scalars, Lock(mutex_));
+}
+
+std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
+    const OpInfo& op,
+    c10::function_ref<bool(PredictedCall&)> read) {
+  static Counter& hits = counter("Predicted");
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_));
-  StreamContext::Graveyard graveyard; // before the lock, so that it is emptied after it
   Lock lock(mutex_);
+  SignaturePtr signature = stream.predicted();
+  if (!signature || signature->op != &op) {
+    return std::nullopt;
+  }
+  PredictedCall call(*signature, *this);
+  if (!call.begin() || !read(call) || !call.is_complete()) {
+    return std::nullopt;
+  }
+  hits.add();
+  Outputs outputs = record_locked(stream, signature, call.tensors(), call.scalars(), std::move(lock));
+  return Predicted{std::move(signature), std::move(outputs)};
+}
+
+Outputs DeviceContext::record_locked(
+    StreamContext& stream,
+    const SignaturePtr& signature,
+    c10::ArrayRef<TensorArg> args,
+    c10::ArrayRef<c10::IValue> scalars,
+    Lock lock) {
+  StreamContext::Graveyard graveyard;
+  const char* location = nullptr;
+  if (config().debug.get()) {
+    lock.unlock(); // Python's lock comes before ours
+    location = current_location();
+    lock.lock();
+  }
   make_readable(args, stream, lock);
-  auto outputs = stream.record(signature, args, scalars, location, graveyard);
+  Outputs outputs = stream.record(signature, args, scalars, location, graveyard);
   const bool full = stream.is_full();
   lock.unlock();
   if (config().launch_blocking.get()) {

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <c10/util/FunctionRef.h>
 #include <array>
+
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/predicted_call.h"
 #include "backend/stream_context.h"
 #include "device/stream.h"
 #include "lowering/subgraph.h"
@@ -30,8 +34,16 @@ class DeviceContext {
   // Appends a call to the trace of the calling thread's current stream. `args`
   // are its tensor arguments in order. Returns the fresh outputs, as tensors.
   // Raises the error of an argument that is known to have failed.
-  std::vector<at::Tensor>
-  record(const SignaturePtr& signature, c10::ArrayRef<TensorArg> args, c10::ArrayRef<c10::IValue> scalars);
+  Outputs record(const SignaturePtr& signature, c10::ArrayRef<TensorArg> args, c10::ArrayRef<c10::IValue> scalars);
+
+  // The same for a call that is the one predicted; null, and nothing done, if
+  // it is not. `read` reads the call's arguments against the signature, and
+  // says whether they fit.
+  struct Predicted {
+    SignaturePtr signature;
+    Outputs outputs;
+  };
+  std::optional<Predicted> record_predicted(const OpInfo& op, c10::function_ref<bool(PredictedCall&)> read);
 
   // Gives the storage contents that are already in memory.
   void adopt(LazyStorageImpl& storage, c10::Storage memory);
@@ -81,6 +93,12 @@ class DeviceContext {
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
 
+  Outputs record_locked(
+      StreamContext& stream,
+      const SignaturePtr& signature,
+      c10::ArrayRef<TensorArg> args,
+      c10::ArrayRef<c10::IValue> scalars,
+      Lock lock);
   StreamContext& stream(c10::StreamId id);
   std::vector<StreamContext*> streams();
   StreamContext& stream_of(c10::ArrayRef<at::Tensor> tensors);

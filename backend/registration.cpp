@@ -5,6 +5,7 @@
 
 #include "backend/autocast.h"
 #include "backend/device_context.h"
+#include "backend/fast_ops.h"
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
 #include "backend/op_registry.h"
@@ -22,7 +23,7 @@ void register_traced_ops(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findOp(name);
-    if (handle && handle->hasSchema() && name.name.starts_with("aten::") && is_traced(*handle)) {
+    if (handle && handle->hasSchema() && name.name.starts_with("aten::") && is_traced(*handle) && !is_fast_op(name)) {
       library.impl(
           c10::toString(name).c_str(),
           torch::CppFunction::makeFromBoxedKernel(
@@ -34,6 +35,7 @@ void register_traced_ops(torch::Library& library) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_lazy_storage();
   register_traced_ops(m);
+  register_fast_ops(m);
   m.impl("empty.memory_format", native::empty);
   m.impl("empty_strided", native::empty_strided);
   m.impl("_efficientzerotensor", native::efficient_zero_tensor);

@@ -130,6 +130,7 @@ ArgBinding bind_argument(const OpInfo& op, ArgKind kind, const c10::IValue& valu
     case ArgKind::kScalar:
       if (!value.isNone()) {
         binding.kind = ArgBinding::Kind::kScalar;
+        binding.constant = value;
       }
       break;
     case ArgKind::kGenerator:
@@ -188,6 +189,20 @@ void finish_hash(Signature& signature) {
   }
 }
 
+// Whether the signature tells all that the key was made of.
+bool is_predictable(const Call& call, const c10::Stack& stack) {
+  const auto arguments = torch::jit::last(stack, call.op->num_args());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (call.op->args()[i].kind == ArgKind::kDevice && !arguments[i].isNone()) {
+      return false;
+    }
+  }
+  const bool all_lazy = std::all_of(call.tensors.begin(), call.tensors.end(), [](const TensorArg& arg) {
+    return !arg.tensor || LazyStorageImpl::of(arg.tensor);
+  });
+  return all_lazy && !call.op->random() && !call.any_shared_storage;
+}
+
 // Null if a return is not a strided tensor.
 c10::intrusive_ptr<Signature>
 make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& results, c10::DeviceType device) {
@@ -210,6 +225,8 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
       return nullptr;
     }
   }
+  signature->default_dtype = c10::get_default_dtype_as_scalartype();
+  signature->predictable = is_predictable(call, stack);
   finish_hash(*signature);
   return signature;
 }
@@ -416,11 +433,13 @@ void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef s
   static Counter& learned = counter("LayoutLearned");
   // What has been learned since this signature was looked up must not be lost.
   const auto cached = signature_cache().find(signature.key);
-  auto better = c10::make_intrusive<Signature>(cached && *cached ? **cached : signature);
+  const Signature& latest = cached && *cached ? **cached : signature;
+  auto better = c10::make_intrusive<Signature>(latest);
   better->outputs[output].strides = strides;
   better->output_bytes[output] = better->outputs[output].extent_bytes();
   finish_hash(*better);
   learned.add();
+  signature.superseded.value = latest.superseded.value = true;
   signature_cache().replace(signature.key, std::move(better));
 }
 

@@ -38,7 +38,7 @@ StreamContext::StreamContext(c10::DeviceIndex device, c10::StreamId id)
 
 // ---- recording ----
 
-std::vector<at::Tensor> StreamContext::record(
+Outputs StreamContext::record(
     const SignaturePtr& signature,
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
@@ -62,6 +62,7 @@ std::vector<at::Tensor> StreamContext::record(
     graveyard.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
   cut_policy_.note(signature->hash.lo);
+  prediction_.note(signature);
   return make_outputs(node, signature);
 }
 
@@ -164,9 +165,8 @@ Remains StreamContext::make_pending(LazyStorageImpl& storage, Value value, const
   return remains;
 }
 
-std::vector<at::Tensor> StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(signature->outputs.size());
+Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
+  Outputs outputs;
   const c10::Device device(kLazyDevice, device_);
   for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
     auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], device, /*resizable=*/true);
@@ -237,6 +237,7 @@ Job StreamContext::take_job(Storages& storages) {
     }
   }
   pending_.clear();
+  prediction_.cut(trace_);
   job.trace = std::exchange(trace_, Trace());
   job.pending_leaves = std::exchange(pending_leaves_, {});
   epoch_ = next_epoch();

@@ -8,6 +8,7 @@
 #include "backend/cut_policy.h"
 #include "backend/job.h"
 #include "backend/lazy_storage.h"
+#include "backend/prediction.h"
 
 namespace lazyplug {
 
@@ -17,6 +18,9 @@ struct TensorArg {
   bool written = false;
   bool out = false; // passed as out=
 };
+
+// The fresh outputs of a call.
+using Outputs = c10::SmallVector<at::Tensor, 2>;
 
 // One stream of a device: the trace that is being recorded, the storages that
 // wait for it, and the worker that runs what has been cut from it, in order.
@@ -32,14 +36,19 @@ class StreamContext {
   using Graveyard = c10::SmallVector<Remains, 2>;
   using Storages = std::vector<c10::intrusive_ptr<LazyStorageImpl>>;
 
-  // Appends a call whose arguments are readable: see readable(). Returns the
-  // fresh outputs, as tensors.
-  std::vector<at::Tensor> record(
+  // Appends a call whose arguments wait for no other trace. Returns the fresh
+  // outputs, as tensors.
+  Outputs record(
       const SignaturePtr& signature,
       c10::ArrayRef<TensorArg> args,
       c10::ArrayRef<c10::IValue> scalars,
       const char* location,
       Graveyard& graveyard);
+
+  // The signature of the next call, if the program repeats itself, or null.
+  const SignaturePtr& predicted() const {
+    return prediction_.next();
+  }
 
   // Whether the trace is long enough to be cut here.
   bool is_full();
@@ -96,7 +105,7 @@ class StreamContext {
   Operand read(const TensorArg& arg);
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   Operand read_cpu_scalar(const c10::TensorImpl& tensor);
-  std::vector<at::Tensor> make_outputs(NodeId node, const SignaturePtr& signature);
+  Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   Job take_job(Storages& storages);
   void finish(const std::vector<FailurePtr>& failures, uint64_t place);
@@ -113,6 +122,7 @@ class StreamContext {
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
   CutPolicy cut_policy_;
+  Prediction prediction_;
   size_t submitted_bytes_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;

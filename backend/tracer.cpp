@@ -1,5 +1,7 @@
 #include "backend/tracer.h"
 
+#include <algorithm>
+
 #include "backend/call.h"
 #include "backend/fallback.h"
 #include "backend/force_fallback.h"
@@ -51,7 +53,7 @@ void draw_seed(Call& call) {
   }
 }
 
-c10::IValue take_list(std::vector<at::Tensor>& fresh, size_t& next, uint32_t count) {
+c10::IValue take_list(Outputs& fresh, size_t& next, uint32_t count) {
   c10::List<at::Tensor> list;
   for (uint32_t i = 0; i < count; ++i) {
     list.push_back(std::move(fresh[next++]));
@@ -60,7 +62,7 @@ c10::IValue take_list(std::vector<at::Tensor>& fresh, size_t& next, uint32_t cou
 }
 
 // Replaces the arguments on the stack by the results.
-void push_results(const OpInfo& op, const Signature& signature, std::vector<at::Tensor> fresh, c10::Stack* stack) {
+void push_results(const OpInfo& op, const Signature& signature, Outputs fresh, c10::Stack* stack) {
   c10::SmallVector<c10::IValue, 4> results;
   size_t next = 0;
   for (const ReturnBinding& binding : signature.returns) {
@@ -84,7 +86,7 @@ void push_results(const OpInfo& op, const Signature& signature, std::vector<at::
 }
 
 // Runs a call that has been recorded, and raises its errors.
-void run_on_trial(const Call& call, const std::vector<at::Tensor>& fresh) {
+void run_on_trial(const Call& call, const Signature& signature, const Outputs& fresh) {
   static Counter& trials = counter("CallOnTrial");
   trials.add();
   try {
@@ -97,6 +99,7 @@ void run_on_trial(const Call& call, const std::vector<at::Tensor>& fresh) {
       }
     }
   } catch (...) {
+    signature.superseded.value = true;
     forget(call);
     throw;
   }
@@ -110,9 +113,36 @@ void resize_arguments(const Call& call, const std::vector<Geometry>& geometries)
   }
 }
 
+bool record_as_predicted(const OpInfo& op, c10::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.num_args());
+  const auto first = std::find_if(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined();
+  });
+  const auto read = [&](PredictedCall& call) {
+    return std::all_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return call.add(value); });
+  };
+  auto predicted = first == arguments.end() ? std::nullopt : predict(op, first->toTensor(), read);
+  if (predicted) {
+    push_results(op, *predicted->signature, std::move(predicted->outputs), stack);
+  }
+  return predicted.has_value();
+}
+
 } // namespace
 
+std::optional<DeviceContext::Predicted>
+predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read) {
+  auto* storage = example.defined() ? LazyStorageImpl::of(example) : nullptr;
+  if (!storage || is_fallback_forced(op)) {
+    return std::nullopt;
+  }
+  return storage->context().record_predicted(op, read);
+}
+
 void trace(const OpInfo& op, c10::Stack* stack) {
+  if (record_as_predicted(op, stack)) {
+    return;
+  }
   if (!op.traceable()) {
     return run_fallback(op, stack, op.not_traceable_because().c_str());
   }
@@ -149,7 +179,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
   auto fresh = context.record(inference.signature, call.tensors, call.scalars);
   if (inference.on_trial) {
-    run_on_trial(call, fresh);
+    run_on_trial(call, *inference.signature, fresh);
   }
   push_results(op, *inference.signature, std::move(fresh), stack);
 }

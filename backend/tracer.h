@@ -2,6 +2,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
+
+#include "backend/device_context.h"
 #include "lowering/op_info.h"
 
 namespace lazyplug {
@@ -10,6 +13,11 @@ namespace lazyplug {
 // there: the one kernel behind every op of the device. What cannot be recorded
 // runs at once on the CPU (backend/fallback.h).
 void trace(const OpInfo& op, c10::Stack* stack);
+
+// Records the call if it is what the stream predicts, on the device of
+// `example`, one of its arguments; else does nothing.
+std::optional<DeviceContext::Predicted>
+predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read);
 
 // The tracer as a boxed kernel for one op.
 class TracerKernel final : public c10::OperatorKernel {

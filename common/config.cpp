@@ -159,6 +159,11 @@ Config::Config()
       launch_blocking(
           {"launch_blocking", "Run each op when it is recorded and wait for it.", {"LAZYPLUG_LAUNCH_BLOCKING"}},
           false),
+      reuse_ir(
+          {"reuse_ir",
+           "Predict each call from the last time that the program came by, instead of looking it up.",
+           {"LAZYPLUG_REUSE_IR"}},
+          true),
       sync_debug(
           {"sync_debug",
            "What happens when the program reads results and so waits for the device: default (nothing), warn or error.",
@@ -216,6 +221,7 @@ std::vector<FlagBase*> Config::flags() {
       &debug,
       &verify_ir,
       &launch_blocking,
+      &reuse_ir,
       &sync_debug,
       &reuse_ir,
       &symbolic_shape_mode,

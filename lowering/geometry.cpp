@@ -95,9 +95,13 @@ bool Geometry::same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_
 }
 
 bool Geometry::matches(const c10::TensorImpl& tensor) const {
-  return tensor.storage_offset() == offset && tensor.sizes() == c10::IntArrayRef(sizes) &&
-         tensor.strides() == c10::IntArrayRef(strides) && c10::typeMetaToScalarType(tensor.dtype()) == dtype &&
-         tensor.is_conj() == conj && tensor.is_neg() == neg && tensor.is_wrapped_number() == wrapped_number;
+  return tensor.storage_offset() == offset && matches_apart_from_offset(tensor);
+}
+
+bool Geometry::matches_apart_from_offset(const c10::TensorImpl& tensor) const {
+  return tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
+         c10::typeMetaToScalarType(tensor.dtype()) == dtype && tensor.is_conj() == conj && tensor.is_neg() == neg &&
+         tensor.is_wrapped_number() == wrapped_number;
 }
 
 bool Geometry::operator==(const Geometry& other) const {

@@ -50,6 +50,8 @@ struct Geometry {
   }
   // True if `tensor` has exactly this geometry.
   bool matches(const c10::TensorImpl& tensor) const;
+  // The same, wherever in its storage it begins.
+  bool matches_apart_from_offset(const c10::TensorImpl& tensor) const;
   bool operator==(const Geometry& other) const;
 };
 

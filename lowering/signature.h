@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <vector>
 
 #include "common/hash.h"
@@ -17,7 +18,7 @@ struct ArgBinding {
     kConstant,    // `constant`
     kOperand,     // the next operand of the node
     kOperandList, // the next `count` operands
-    kScalar,      // the next scalar of the node
+    kScalar,      // the next scalar of the node; `constant` is one of its type
     kGenerator,   // a generator seeded with the next scalar of the node
   };
   Kind kind = Kind::kConstant;
@@ -37,6 +38,13 @@ struct ReturnBinding {
   uint32_t index = 0;
 };
 
+// An atomic flag that copies of its owner do not share.
+struct OwnFlag {
+  OwnFlag() = default;
+  OwnFlag(const OwnFlag& /*other*/) {}
+  std::atomic<bool> value{false};
+};
+
 // Everything about a call that its key decides: the op, its constants, and the
 // layouts of what it returns. Shared by all calls with the same key; immutable.
 struct Signature : c10::intrusive_ptr_target {
@@ -50,6 +58,11 @@ struct Signature : c10::intrusive_ptr_target {
   std::vector<Geometry> operands;   // as the call sees them; undefined: no dtype
   std::vector<Geometry> outputs;    // the layouts of the fresh outputs
   std::vector<size_t> output_bytes; // of their storages
+  // Whether a call can be recognised by what stands here alone.
+  bool predictable = false;
+  c10::ScalarType default_dtype = c10::ScalarType::Undefined; // when it was made
+  // Not for further calls: there is a better one, or it was wrong.
+  mutable OwnFlag superseded;
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;
 

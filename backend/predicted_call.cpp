@@ -1,0 +1,126 @@
+#include "backend/predicted_call.h"
+
+#include "common/config.h"
+
+namespace lazyplug {
+namespace {
+
+bool same_constant(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isNone() || b.isNone()) {
+    return a.isNone() && b.isNone();
+  }
+  if (a.isInt()) {
+    return b.isInt() && a.toInt() == b.toInt();
+  }
+  if (a.isBool()) {
+    return b.isBool() && a.toBool() == b.toBool();
+  }
+  if (a.isDouble()) {
+    return b.isDouble() && a.toDouble() == b.toDouble();
+  }
+  if (a.isString()) {
+    return b.isString() && a.toStringView() == b.toStringView();
+  }
+  if (a.isList() && b.isList()) {
+    const auto first = a.toListRef();
+    const auto second = b.toListRef();
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), same_constant);
+  }
+  return false;
+}
+
+bool same_type(const c10::IValue& a, const c10::IValue& b) {
+  return (a.isDouble() && b.isDouble()) || (a.isInt() && b.isInt()) || (a.isBool() && b.isBool()) ||
+         (a.isComplexDouble() && b.isComplexDouble());
+}
+
+} // namespace
+
+bool PredictedCall::begin() const {
+  return signature_.predictable && config().reuse_ir.get() &&
+         !signature_.superseded.value.load(std::memory_order_relaxed) &&
+         signature_.default_dtype == c10::get_default_dtype_as_scalartype();
+}
+
+bool PredictedCall::add(const c10::IValue& value) {
+  const ArgBinding& binding = next();
+  switch (binding.kind) {
+    case ArgBinding::Kind::kConstant:
+      return same_constant(value, binding.constant);
+    case ArgBinding::Kind::kOperand:
+      return value.isTensor() ? add_operand(value.toTensor()) : value.isNone() && add_operand(at::Tensor());
+    case ArgBinding::Kind::kOperandList:
+      return value.isList() && add_operands(value, binding.count);
+    case ArgBinding::Kind::kScalar:
+      return add_scalar(value, binding.constant);
+    case ArgBinding::Kind::kGenerator:
+      return false; // its seed must be drawn
+  }
+  return false;
+}
+
+bool PredictedCall::add(const at::Tensor& tensor) {
+  return next().kind == ArgBinding::Kind::kOperand && add_operand(tensor);
+}
+
+bool PredictedCall::add(const at::Scalar& scalar) {
+  return add(c10::IValue(scalar));
+}
+
+bool PredictedCall::add(bool value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(int64_t value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(double value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add_none() {
+  return add(c10::IValue());
+}
+
+bool PredictedCall::add_operand(const at::Tensor& tensor) {
+  const size_t index = tensors_.size();
+  const Geometry& expected = signature_.operands[index];
+  if (!tensor.defined()) {
+    tensors_.push_back({});
+    return expected.dtype == c10::ScalarType::Undefined;
+  }
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const auto* storage = LazyStorageImpl::of(&impl);
+  const bool written = signature_.writes_operand(index);
+  if (!storage || &storage->context() != &context_ || impl.key_set().has(c10::DispatchKey::Python) ||
+      !expected.matches_apart_from_offset(impl) || is_shared(*storage, written)) {
+    return false;
+  }
+  tensors_.push_back({&impl, written, false});
+  return true;
+}
+
+bool PredictedCall::add_operands(const c10::IValue& list, uint32_t count) {
+  const auto elements = list.toListRef();
+  return elements.size() == count && std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
+           return element.isTensor() ? add_operand(element.toTensor()) : element.isNone() && add_operand(at::Tensor());
+         });
+}
+
+bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& example) {
+  scalars_.push_back(scalar);
+  return same_type(scalar, example);
+}
+
+// With an earlier argument, and one of the two is written.
+bool PredictedCall::is_shared(const LazyStorageImpl& storage, bool written) const {
+  for (size_t i = 0; !signature_.written.empty() && i < tensors_.size(); ++i) {
+    if (tensors_[i].tensor && (written || tensors_[i].written) && LazyStorageImpl::of(tensors_[i].tensor) == &storage) {
+      return true;
+    }
+  }
+  return false;
+}
+
+} // namespace lazyplug

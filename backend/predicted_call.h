@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ATen/core/Scalar.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "backend/stream_context.h"
+#include "lowering/signature.h"
+
+namespace lazyplug {
+
+class DeviceContext;
+
+// Reads the arguments of a call, one after the other, against the signature
+// that is predicted for it: the same call, or not? Compares where read_call()
+// would hash, and so needs neither the key nor the caches.
+//
+// Careful rather than complete: a call that does not fit is read again in the
+// usual way.
+class PredictedCall {
+ public:
+  PredictedCall(const Signature& signature, const DeviceContext& context) : signature_(signature), context_(context) {}
+
+  // Whether the signature can be used for a prediction at all, now.
+  bool begin() const;
+  // Whether all arguments have been read.
+  bool is_complete() const {
+    return next_arg_ == signature_.args.size();
+  }
+
+  // The next argument, boxed or not. False if it is not the predicted one.
+  bool add(const c10::IValue& value);
+  bool add(const at::Tensor& tensor);
+  bool add(const at::Scalar& scalar);
+  bool add(bool value);
+  bool add(int64_t value);
+  bool add(double value);
+  bool add(c10::ScalarType value) {
+    return add(static_cast<int64_t>(value));
+  }
+  template <typename T>
+  bool add(const std::optional<T>& value) {
+    return value ? add(*value) : add_none();
+  }
+
+  c10::ArrayRef<TensorArg> tensors() const {
+    return tensors_;
+  }
+  c10::ArrayRef<c10::IValue> scalars() const {
+    return scalars_;
+  }
+
+ private:
+  const ArgBinding& next() {
+    return signature_.args[next_arg_++];
+  }
+  bool add_none();
+  bool add_operand(const at::Tensor& tensor);
+  bool add_operands(const c10::IValue& list, uint32_t count);
+  bool add_scalar(const c10::IValue& scalar, const c10::IValue& example);
+  bool is_shared(const LazyStorageImpl& storage, bool written) const;
+
+  const Signature& signature_;
+  const DeviceContext& context_;
+  size_t next_arg_ = 0;
+  c10::SmallVector<TensorArg, 8> tensors_;
+  c10::SmallVector<c10::IValue, 4> scalars_;
+};
+
+} // namespace lazyplug

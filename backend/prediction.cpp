@@ -1,0 +1,50 @@
+#include "backend/prediction.h"
+
+#include <algorithm>
+
+namespace lazyplug {
+
+const SignaturePtr& Prediction::next() const {
+  static const SignaturePtr none;
+  return expected_ && next_ < expected_->calls.size() ? expected_->calls[next_] : none;
+}
+
+void Prediction::note(const SignaturePtr& recorded) {
+  if (next() == recorded) {
+    ++next_;
+  } else if (expected_) {
+    find_again(recorded);
+  }
+}
+
+void Prediction::find_again(const SignaturePtr& recorded) {
+  constexpr size_t kWindow = 16;
+  const auto& calls = expected_->calls;
+  const size_t end = std::min(next_ + kWindow, calls.size());
+  for (size_t i = next_; i < end; ++i) {
+    if (calls[i] == recorded) {
+      next_ = i + 1;
+      return;
+    }
+  }
+}
+
+void Prediction::cut(const Trace& trace) {
+  const Hash128 hash = trace.hash();
+  if (!expected_ || !(expected_->hash == hash)) {
+    auto program = std::make_shared<Program>();
+    program->hash = hash;
+    for (const Node& node : trace.nodes()) {
+      if (node.kind == NodeKind::kCall) {
+        program->calls.push_back(node.signature);
+      }
+    }
+    successors_.replace(last_trace_, std::move(program));
+  }
+  last_trace_ = hash;
+  const auto found = successors_.find(hash);
+  expected_ = found ? *found : nullptr;
+  next_ = 0;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/lru_cache.h"
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// What a stream records next, if it does what it did the last time: the calls
+// of the trace that followed when the last trace was cut before.
+//
+// Only signatures are predicted. They are what is expensive about a call: its
+// key and its shapes. The node is recorded as always, so a program that leaves
+// the predicted path has lost nothing.
+//
+// Locking: as the StreamContext that it belongs to.
+class Prediction {
+ public:
+  // The signature expected next, or null.
+  const SignaturePtr& next() const;
+
+  // Tells what was recorded instead, or as expected. After a difference, looks
+  // for it nearby, so that a call more or less costs a few calls.
+  void note(const SignaturePtr& recorded);
+
+  // The trace is cut: the next one is predicted.
+  void cut(const Trace& trace);
+
+ private:
+  struct Program {
+    Hash128 hash;
+    std::vector<SignaturePtr> calls;
+  };
+  using ProgramPtr = std::shared_ptr<const Program>;
+
+  void find_again(const SignaturePtr& recorded);
+
+  // By the hash of a trace: the one after it.
+  LruCache<Hash128, ProgramPtr> successors_{256};
+  ProgramPtr expected_;
+  size_t next_ = 0;
+  Hash128 last_trace_;
+};
+
+} // namespace lazyplug
