@@ -93,8 +93,12 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const auto* storage = LazyStorageImpl::of(&impl);
   const bool written = signature_.writes_operand(index);
-  if (!storage || &storage->context() != &context_ || impl.key_set().has(c10::DispatchKey::Python) ||
-      !expected.matches_apart_from_offset(impl) || is_shared(*storage, written)) {
+  const bool on_cpu = !signature_.on_cpu.empty() && signature_.on_cpu[index];
+  if (on_cpu ? !impl.is_cpu() : !storage || &storage->context() != &context_) {
+    return false;
+  }
+  if (impl.key_set().has(c10::DispatchKey::Python) || !expected.matches_apart_from_offset(impl) ||
+      (storage && is_shared(*storage, written))) {
     return false;
   }
   tensors_.push_back({&impl, written, false});

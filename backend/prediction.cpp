@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace lazyplug {
+namespace {
+
+// Not by address: the cache may have made the signature anew.
+bool same_call(const SignaturePtr& a, const SignaturePtr& b) {
+  return a == b || (a && b && a->hash == b->hash);
+}
+
+} // namespace
 
 const SignaturePtr& Prediction::next() const {
   static const SignaturePtr none;
@@ -10,7 +18,7 @@ const SignaturePtr& Prediction::next() const {
 }
 
 void Prediction::note(const SignaturePtr& recorded) {
-  if (next() == recorded) {
+  if (same_call(next(), recorded)) {
     ++next_;
   } else if (expected_) {
     find_again(recorded);
@@ -22,7 +30,7 @@ void Prediction::find_again(const SignaturePtr& recorded) {
   const auto& calls = expected_->calls;
   const size_t end = std::min(next_ + kWindow, calls.size());
   for (size_t i = next_; i < end; ++i) {
-    if (calls[i] == recorded) {
+    if (same_call(calls[i], recorded)) {
       next_ = i + 1;
       return;
     }

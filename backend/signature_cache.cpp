@@ -189,6 +189,10 @@ void finish_hash(Signature& signature) {
   }
 }
 
+bool is_on_cpu(const TensorArg& arg) {
+  return arg.tensor && !LazyStorageImpl::of(arg.tensor);
+}
+
 // Whether the signature tells all that the key was made of.
 bool is_predictable(const Call& call, const c10::Stack& stack) {
   const auto arguments = torch::jit::last(stack, call.op->num_args());
@@ -197,10 +201,7 @@ bool is_predictable(const Call& call, const c10::Stack& stack) {
       return false;
     }
   }
-  const bool all_lazy = std::all_of(call.tensors.begin(), call.tensors.end(), [](const TensorArg& arg) {
-    return !arg.tensor || LazyStorageImpl::of(arg.tensor);
-  });
-  return all_lazy && !call.op->random() && !call.any_shared_storage;
+  return !call.op->random() && !call.any_shared_storage;
 }
 
 // Null if a return is not a strided tensor.
@@ -214,10 +215,14 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
   for (size_t i = 0; i < arguments.size(); ++i) {
     signature->args.push_back(bind_argument(*call.op, call.op->args()[i].kind, arguments[i]));
   }
+  const bool any_on_cpu = std::any_of(call.tensors.begin(), call.tensors.end(), is_on_cpu);
   for (const TensorArg& arg : call.tensors) {
     signature->operands.push_back(arg.tensor ? Geometry::of(*arg.tensor) : Geometry());
     if (call.any_written) {
       signature->written.push_back(arg.tensor && arg.written);
+    }
+    if (any_on_cpu) {
+      signature->on_cpu.push_back(is_on_cpu(arg));
     }
   }
   for (size_t i = 0; i < results.size(); ++i) {

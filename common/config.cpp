@@ -159,11 +159,6 @@ Config::Config()
       launch_blocking(
           {"launch_blocking", "Run each op when it is recorded and wait for it.", {"LAZYPLUG_LAUNCH_BLOCKING"}},
           false),
-      reuse_ir(
-          {"reuse_ir",
-           "Predict each call from the last time that the program came by, instead of looking it up.",
-           {"LAZYPLUG_REUSE_IR"}},
-          true),
       sync_debug(
           {"sync_debug",
            "What happens when the program reads results and so waits for the device: default (nothing), warn or error.",
@@ -172,12 +167,12 @@ Config::Config()
           one_of({"default", "warn", "error"})),
       reuse_ir(
           {"reuse_ir",
-           "Predict the next op from the graph that was recorded before, instead of building it anew.",
+           "Predict each call from the last time that the program came by, instead of looking it up.",
            {"LAZYPLUG_REUSE_IR"}},
           true),
       symbolic_shape_mode(
           {"symbolic_shape_mode",
-           "Make sizes that change inputs of the graph, after a few recompiles that differ in nothing else.",
+           "Accepted from programs for torch._lazy, without effect: sizes are constants of a graph.",
            {"LAZYPLUG_SYMBOLIC_SHAPE_MODE", "LTC_ENABLE_SYMBOLIC_SHAPES"}},
           false),
       min_cut_nodes(
@@ -221,7 +216,6 @@ std::vector<FlagBase*> Config::flags() {
       &debug,
       &verify_ir,
       &launch_blocking,
-      &reuse_ir,
       &sync_debug,
       &reuse_ir,
       &symbolic_shape_mode,

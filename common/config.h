@@ -143,7 +143,6 @@ struct Config {
   Flag<bool> debug;
   Flag<bool> verify_ir;
   Flag<bool> launch_blocking;
-  Flag<bool> reuse_ir;
   Flag<std::string> sync_debug;
   Flag<bool> reuse_ir;
   Flag<bool> symbolic_shape_mode;

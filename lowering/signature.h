@@ -56,6 +56,7 @@ struct Signature : c10::intrusive_ptr_target {
   std::vector<ArgBinding> args;
   std::vector<ReturnBinding> returns;
   std::vector<Geometry> operands;   // as the call sees them; undefined: no dtype
+  std::vector<bool> on_cpu;         // operands that are CPU tensors; empty if none is
   std::vector<Geometry> outputs;    // the layouts of the fresh outputs
   std::vector<size_t> output_bytes; // of their storages
   // Whether a call can be recognised by what stands here alone.

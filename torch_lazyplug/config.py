@@ -90,20 +90,20 @@ def set_launch_blocking(enabled: bool) -> None:
 
 
 def get_reuse_ir() -> bool:
-    """Whether the next op is predicted from the graph that was recorded before."""
+    """Whether calls are predicted from the last time that the program came by."""
     return get("reuse_ir")
 
 
 def set_reuse_ir(val: bool) -> None:
-    """Switches the prediction of ops on or off; results are the same."""
+    """Switches the prediction of calls on or off; results are the same."""
     set("reuse_ir", val)
 
 
 def get_symbolic_shape_mode() -> bool:
-    """Whether sizes that keep changing become inputs of the graph."""
+    """The flag as it was set. It has no effect yet: sizes are constants of a graph."""
     return get("symbolic_shape_mode")
 
 
 def set_symbolic_shape_mode(val: bool) -> None:
-    """Makes sizes that keep changing inputs of the graph, or not; results are the same."""
+    """Accepted from programs for ``torch._lazy``. It has no effect yet: sizes are constants of a graph."""
     set("symbolic_shape_mode", val)
