@@ -1,4 +1,4 @@
-"""What the executor costs: cutting, looking up and queueing a graph, running it over its kernels, and reading every step.
+"""What the executor costs: cutting, looking up and queueing a graph, running it, and reading every step.
 
     python bench/executor.py            # a table of figures and bars; --json FILE writes them too
 
@@ -56,7 +56,7 @@ def interpreter(rounds):
     lazy_samples, eager_samples = [], []
     for _ in range(rounds):
         y = chain(x)
-        lazy_samples.append(seconds(lambda: y.cpu()))
+        lazy_samples.append(seconds(y.cpu))
         with torch.no_grad():
             eager_samples.append(seconds(lambda: chain(cpu)))
     skip = rounds // 4
