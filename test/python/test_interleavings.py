@@ -58,7 +58,8 @@ def work(number):
                 mine[other][0] = tensor.to(f"lazy:{{other}}")
                 mine[other][1] = value
             elif action == 9:
-                failed = torch.zeros(1000, device=f"lazy:{{device}}")[torch.full((600,), 2000, device=f"lazy:{{device}}")]
+                outside = torch.full((600,), 2000, device=f"lazy:{{device}}")
+                failed = torch.zeros(1000, device=f"lazy:{{device}}")[outside]
                 try:
                     failed.cpu()
                     problems.append((number, "no error"))
