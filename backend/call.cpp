@@ -1,37 +1,9 @@
 #include "backend/call.h"
 
-#include <cmath>
-
 #include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
-
-// Kernels refuse numbers that are negative, zero, not probabilities, or do not
-// fit a dtype. Those of one range are equal to them; there are fewer than 32.
-uint64_t range_of(double value) {
-  constexpr double kLimits[] = {1, 0x1p7, 0x1p8, 0x1p15, 65504, 0x1p16, 0x1p31, 0x1p32, 0x1p63, 0x1p64, 0x1p128};
-  if (value == 0 || std::isnan(value)) {
-    return value == 0 ? 0 : 1;
-  }
-  const double* limit = std::begin(kLimits);
-  while (limit != std::end(kLimits) && std::fabs(value) > *limit) {
-    ++limit;
-  }
-  return 2 + 2 * (limit - std::begin(kLimits)) + (value < 0);
-}
-
-double real_number(const c10::IValue& scalar) {
-  return scalar.isDouble() ? scalar.toDouble() : scalar.isInt() ? static_cast<double>(scalar.toInt()) : 1;
-}
-
-// Python numbers reach some ops as 0-dim CPU tensors.
-double real_number(const c10::TensorImpl& number) {
-  const auto dtype = number.dtype();
-  return dtype == at::kDouble ? *number.data_dtype_initialized<double>()
-         : dtype == at::kLong ? static_cast<double>(*number.data_dtype_initialized<int64_t>())
-                              : 1;
-}
 
 class CallReader {
  public:
@@ -54,7 +26,7 @@ class CallReader {
     if (call_.any_shared_storage) {
       add_aliasing();
     }
-    call_.key = hash_combine(call_.identity, number_ranges_);
+    call_.key = hash_combine(call_.identity, call_.ranges.word());
     return std::move(call_);
   }
 
@@ -129,7 +101,7 @@ class CallReader {
       foreign_dims_ |= tensor.dim() > 0;
       foreign_written_ |= written;
       if (tensor.is_wrapped_number()) {
-        add_range(real_number(tensor));
+        call_.ranges.add(tensor);
       }
       add_geometry(tensor, /*on_cpu=*/true);
     }
@@ -218,12 +190,8 @@ class CallReader {
       return;
     }
     add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : 4);
-    add_range(real_number(value));
+    call_.ranges.add(value);
     call_.scalars.push_back(value);
-  }
-
-  void add_range(double number) {
-    number_ranges_ = number_ranges_ << 5 | range_of(number);
   }
 
   // The seed is drawn when the call is recorded: it is no part of the key.
@@ -303,7 +271,6 @@ class CallReader {
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
 
   Call call_;
-  uint64_t number_ranges_ = 0;
   bool foreign_dims_ = false;
   bool foreign_written_ = false;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backend/device_context.h"
+#include "backend/number_ranges.h"
 #include "lowering/op_info.h"
 
 namespace lazyplug {
@@ -16,6 +17,7 @@ struct Call {
   Hash128 identity; // op, constants, and the geometries of the tensors
   // The same, and what kernels check of numbers: their signs and magnitudes.
   Hash128 key;
+  NumberRanges ranges;
   c10::SmallVector<TensorArg, 8> tensors;
   c10::SmallVector<c10::IValue, 4> scalars;
   // Which scalar is the seed that the call's generator is to supply, or -1.

@@ -97,6 +97,9 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
   if (on_cpu ? !impl.is_cpu() : !storage || &storage->context() != &context_) {
     return false;
   }
+  if (on_cpu && impl.is_wrapped_number()) {
+    ranges_.add(impl);
+  }
   if (impl.key_set().has(c10::DispatchKey::Python) || !expected.matches_apart_from_offset(impl) ||
       (storage && is_shared(*storage, written))) {
     return false;
@@ -114,6 +117,7 @@ bool PredictedCall::add_operands(const c10::IValue& list, uint32_t count) {
 
 bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& example) {
   scalars_.push_back(scalar);
+  ranges_.add(scalar);
   return same_type(scalar, example);
 }
 

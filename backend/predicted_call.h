@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "backend/number_ranges.h"
 #include "backend/stream_context.h"
 #include "lowering/signature.h"
 
@@ -24,9 +25,10 @@ class PredictedCall {
 
   // Whether the signature can be used for a prediction at all, now.
   bool begin() const;
-  // Whether all arguments have been read.
+  // Whether all arguments have been read, and their numbers are of the ranges
+  // for which the signature was made.
   bool is_complete() const {
-    return next_arg_ == signature_.args.size();
+    return next_arg_ == signature_.args.size() && ranges_.word() == signature_.number_ranges;
   }
 
   // The next argument, boxed or not. False if it is not the predicted one.
@@ -64,6 +66,7 @@ class PredictedCall {
   const Signature& signature_;
   const DeviceContext& context_;
   size_t next_arg_ = 0;
+  NumberRanges ranges_;
   c10::SmallVector<TensorArg, 8> tensors_;
   c10::SmallVector<c10::IValue, 4> scalars_;
 };

@@ -230,6 +230,7 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
       return nullptr;
     }
   }
+  signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
   signature->predictable = is_predictable(call, stack);
   finish_hash(*signature);

@@ -124,6 +124,26 @@ def test_errors_of_arguments_are_raised_at_their_line():
     assert torch.equal(step(lazy).cpu(), step(torch.ones(3, 4)))
 
 
+def test_numbers_that_a_kernel_refuses_are_refused_at_their_line():
+    lazy = torch.ones(300, 4, device=DEVICE)
+    for _ in range(3):
+        torch.nn.functional.threshold(torch.nn.functional.elu(lazy * 2, 0.5), 0.1, 3).cpu()
+        torch.logit(lazy, 0.1).cpu()
+    with pytest.raises(RuntimeError):
+        torch.renorm(lazy, -1.0, 0, 1.0)
+    x = torch.ones(300, dtype=torch.int8)
+    for value in (3, 3, 3, 300, 3):
+        eager, recorded = x.clone(), x.to(DEVICE)
+        try:
+            eager.masked_fill_(eager > 0, value)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)[:30]):
+                recorded.masked_fill_(recorded > 0, value)
+        else:
+            recorded.masked_fill_(recorded > 0, value)
+            assert torch.equal(recorded.cpu(), eager)
+
+
 def test_forced_fallback_is_not_overruled():
     lazy = torch.ones(3, 4, device=DEVICE)
     for _ in range(3):
