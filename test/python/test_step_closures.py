@@ -352,7 +352,7 @@ def exit_of(program, **environment):
         [sys.executable, "-c", PRELUDE + program],
         capture_output=True,
         text=True,
-        timeout=PATIENCE * 2,
+        timeout=300,  # on a busy machine importing torch alone takes a minute
         env={**os.environ, **environment},
     )
 
