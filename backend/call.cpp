@@ -127,13 +127,9 @@ class CallReader {
   }
 
   void read_device_index(c10::Device device) {
-    TORCH_CHECK(
-        call_.device < 0 || call_.device == device.index(),
-        "Expected all tensors to be on the same device, but found at least two devices, ",
-        c10::Device(kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)),
-        " and ",
-        device,
-        "!");
+    if (call_.device >= 0 && call_.device != device.index()) {
+      cross_devices(device_name(), device);
+    }
     call_.device = device.index();
   }
 
@@ -211,11 +207,11 @@ class CallReader {
     const c10::Device device = value.toDevice();
     add_word(static_cast<uint64_t>(device.type()));
     if (device.type() != kLazyDevice) {
-      call_.result_elsewhere = true;
+      call_.crosses_devices = true;
       return;
     }
     const int index = device.has_index() ? device.index() : current_device();
-    call_.result_elsewhere = call_.device >= 0 && call_.device != index;
+    call_.crosses_devices |= call_.device >= 0 && call_.device != index;
     call_.device = call_.device < 0 ? index : call_.device;
   }
 
@@ -251,17 +247,33 @@ class CallReader {
   // Tensors of other devices: a 0-dim CPU tensor goes with any device, as long
   // as it is only read.
   void check_cpu_tensors() {
+    if (call_.device < 0) {
+      return;
+    }
+    if (foreign_written_) {
+      raise_two_devices(c10::kCPU, device_name());
+    }
+    if (foreign_dims_) {
+      cross_devices(device_name(), c10::kCPU);
+    }
+  }
+
+  // A composite kernel knows better what it allows, and what it says otherwise.
+  void cross_devices(c10::Device first, c10::Device second) {
+    if (!call_.op->handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+      raise_two_devices(first, second);
+    }
+    call_.crosses_devices = true;
+  }
+
+  [[noreturn]] static void raise_two_devices(c10::Device first, c10::Device second) {
     TORCH_CHECK(
-        !call_.any_written || !foreign_written_ || call_.device < 0,
+        false,
         "Expected all tensors to be on the same device, but found at least two devices, ",
-        "cpu and ",
-        device_name(),
+        first,
+        " and ",
+        second,
         "!");
-    TORCH_CHECK(
-        !foreign_dims_ || call_.device < 0,
-        "Expected all tensors to be on the same device, but found at least two devices, ",
-        device_name(),
-        " and cpu!");
   }
 
   c10::Device device_name() const {

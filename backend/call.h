@@ -28,14 +28,15 @@ struct Call {
   bool any_written = false;
   bool any_shared_storage = false; // a tensor that is written shares one with another
   int64_t num_elements = 0;        // of all tensors together
-  // The device argument asks for a result elsewhere.
-  bool result_elsewhere = false;
+  // The device argument asks for a result elsewhere, or tensors are on several
+  // devices: for the op's composite kernel.
+  bool crosses_devices = false;
   // Why the call cannot be traced, or null.
   const char* obstacle = nullptr;
 };
 
 // Reads the arguments on top of `stack`. Raises what eager raises when tensors
-// are on different devices.
+// are on different devices, unless the op has a composite kernel.
 Call read_call(const OpInfo& op, const c10::Stack& stack);
 
 } // namespace lazyplug

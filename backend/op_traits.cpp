@@ -104,6 +104,8 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::diagonal_scatter", "composes clone, diagonal and copy_"},
     {"aten::as_strided_scatter", "composes clone, as_strided and copy_"},
     {"aten::_efficientzerotensor", "native"},
+    // Its lengths and batch sizes live on the CPU.
+    {"aten::_pack_padded_sequence", "composed of slices and cat"},
     // CPU kernels draw from the global generator, not from an argument.
     {"aten::native_dropout", "composed, so that it draws from the device's generator"},
 };

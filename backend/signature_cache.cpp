@@ -318,6 +318,7 @@ bool is_overlap_error(const c10::Error& error) {
 // op refuses is its own affair. Runs it once on zeros, to see whether it does.
 void rehearse(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
+  const WarningCollector unwanted;
   StandInArguments arguments(call, c10::kCPU);
   c10::Stack cpu_stack = arguments.make(stack);
   try {
@@ -334,10 +335,12 @@ void rehearse(const Call& call, const c10::Stack& stack) {
 // Runs the op on tensors without the data, and looks at what it returns.
 Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device) {
   const ExecutionGuard guard;
+  WarningCollector warnings;
   StandInArguments arguments(call, device);
   c10::Stack results = arguments.make(stack);
   call.op->handle().callBoxed(results);
   Inference inference;
+  inference.warnings = warnings.take();
   switch (find_resized(call, arguments)) {
     case Resized::kNone:
       inference.signature = make_signature(call, stack, results, device);

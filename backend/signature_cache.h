@@ -4,6 +4,7 @@
 
 #include "backend/call.h"
 #include "lowering/signature.h"
+#include "lowering/warnings.h"
 
 namespace lazyplug {
 
@@ -20,6 +21,8 @@ struct Inference {
   // The CPU kernel refused zeros. Only running the call shows whether the fault
   // is that of the zeros, or of the arguments as such.
   bool on_trial = false;
+  // What the kernel had to say, the first time that it is asked.
+  std::vector<c10::Warning> warnings = {};
 };
 
 // Looks the call up, or asks its Meta kernels and remembers the answer.

@@ -46,6 +46,22 @@ std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack
   return std::nullopt;
 }
 
+// What read_call() checks of ops that are recorded.
+void check_written_devices(const OpInfo& op, const c10::Stack& stack) {
+  const auto device = op.writes() ? lazy_device(op, stack) : std::nullopt;
+  const auto arguments = torch::jit::last(stack, op.num_args());
+  for (size_t i = 0; device && i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    TORCH_CHECK(
+        !op.args()[i].written || !value.isTensor() || !value.toTensor().defined() || is_lazy(value.toTensor()),
+        "Expected all tensors to be on the same device, but found at least two devices, ",
+        *device,
+        " and ",
+        value.toTensor().device(),
+        "!");
+  }
+}
+
 void draw_seed(Call& call) {
   if (call.seed_scalar >= 0) {
     const auto device = static_cast<c10::DeviceIndex>(call.device);
@@ -144,6 +160,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     return;
   }
   if (!op.traceable()) {
+    check_written_devices(op, *stack);
     return run_fallback(op, stack, op.not_traceable_because().c_str());
   }
   if (is_fallback_forced(op)) {
@@ -155,9 +172,9 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     }
   }
   Call call = read_call(op, *stack);
-  if (call.result_elsewhere) {
-    // Factories by example, such as zeros_like(x, device="cpu"): made of
-    // others, which then reach the right device.
+  if (call.crosses_devices) {
+    // Such as zeros_like(x, device="cpu"): made of others, which then reach the
+    // right device.
     return op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
   }
   if (call.obstacle || call.device < 0) {
@@ -165,9 +182,11 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   }
   Inference inference = infer(call, *stack);
   if (!inference.resized.empty()) {
+    show_warnings(inference.warnings);
     resize_arguments(call, inference.resized);
     call = read_call(op, *stack);
     inference = infer(call, *stack);
+    inference.warnings.clear(); // the same again
   }
   if (!inference.signature) {
     if (inference.error && config().fallback.get() == "error") {
@@ -175,6 +194,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     }
     return run_fallback(op, stack, "its Meta kernel cannot predict the result");
   }
+  show_warnings(inference.warnings);
   draw_seed(call);
   auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
   auto fresh = context.record(inference.signature, call.tensors, call.scalars);

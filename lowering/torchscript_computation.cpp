@@ -2,6 +2,7 @@
 
 #include "common/metrics.h"
 #include "lowering/execution_guard.h"
+#include "lowering/warnings.h"
 
 namespace lazyplug {
 namespace {
@@ -87,6 +88,7 @@ void TorchScriptComputation::mark_last_reads() {
 
 std::vector<ComputationOutput> TorchScriptComputation::run(ComputationInputs inputs) const {
   const ExecutionGuard guard;
+  const ShownWarningsMuted muted;
   Errors errors = leaf_errors(inputs);
   Registers registers = load(std::move(inputs));
   c10::Stack stack;

@@ -1,6 +1,7 @@
 #include <ATen/EmptyTensor.h>
 
 #include "backend/lazy_storage.h"
+#include "backend/native/deterministic.h"
 #include "backend/native/kernels.h"
 #include "device/fork.h"
 #include "device/runtime.h"
@@ -21,12 +22,22 @@ at::Tensor empty_tensor(
     std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "lazy tensors are strided, got layout ", *layout);
+  if (dtype == at::kComplexHalf) {
+    TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+  }
   ensure_initialized();
   auto storage = c10::make_intrusive<LazyStorageImpl>(nbytes, resolve_device(device), /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)),
       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
+}
+
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  if (C10_UNLIKELY(fills_uninitialized_memory())) {
+    fill_uninitialized(tensor);
+  }
+  return tensor;
 }
 
 } // namespace
@@ -49,7 +60,7 @@ at::Tensor empty(
     TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "unsupported memory format option ", *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
-  return tensor;
+  return filled_if_deterministic(std::move(tensor));
 }
 
 at::Tensor empty_strided(
@@ -66,7 +77,7 @@ at::Tensor empty_strided(
   const size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
   at::Tensor tensor = empty_tensor(nbytes, type, layout, device, pin_memory);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
-  return tensor;
+  return filled_if_deterministic(std::move(tensor));
 }
 
 // Ordinary zeros: nothing is computed before they are needed anyway.

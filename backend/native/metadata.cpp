@@ -1,6 +1,7 @@
 #include <ATen/native/Resize.h>
 
 #include "backend/device_context.h"
+#include "backend/native/deterministic.h"
 #include "backend/native/kernels.h"
 #include "backend/resize.h"
 #include "device/runtime.h"
@@ -20,6 +21,16 @@ resized_geometry(const at::Tensor& self, c10::IntArrayRef sizes, std::optional<a
     geometry.strides = c10::get_channels_last_strides_3d(sizes);
   }
   return geometry;
+}
+
+// What a resized storage has gained.
+void fill_behind(const at::Tensor& self, size_t old_nbytes) {
+  const auto itemsize = static_cast<int64_t>(self.dtype().itemsize());
+  const int64_t begin = (static_cast<int64_t>(old_nbytes) + itemsize - 1) / itemsize;
+  const int64_t end = static_cast<int64_t>(self.storage().nbytes()) / itemsize;
+  if (begin < end) {
+    fill_uninitialized(self.as_strided({end - begin}, {1}, begin));
+  }
 }
 
 at::Tensor& set_storage(
@@ -52,7 +63,11 @@ resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::Memo
   for (int64_t extent : sizes) {
     TORCH_CHECK(extent >= 0, "Trying to create tensor with negative dimension ", extent, ": ", sizes);
   }
+  const size_t old_nbytes = self.storage().nbytes();
   resize_to(*self.unsafeGetTensorImpl(), resized_geometry(self, sizes, memory_format));
+  if (C10_UNLIKELY(fills_uninitialized_memory())) {
+    fill_behind(self, old_nbytes);
+  }
   return self;
 }
 

@@ -202,6 +202,11 @@ TEST_F(CallTest, CpuTensorsMixOnlyIfTheyAreNumbers) {
   EXPECT_EQ(error_of([&] { add_identity(x, at::ones({})); }), "none");
 }
 
+TEST_F(CallTest, CompositeKernelsJudgeMixedDevices) {
+  const c10::Stack stack = {x, at::zeros({3}, at::kLong), -1, false, false};
+  EXPECT_TRUE(read_call(op_info("aten::embedding", ""), stack).crosses_devices);
+}
+
 TEST_F(CallTest, CpuNumbersAreNotWritten) {
   EXPECT_TRUE(contains(
       error_of([&] { identity("aten::add_", "Tensor", {at::ones({}), at::empty({}, on_lazy()), 1}); }),
@@ -214,9 +219,9 @@ TEST_F(CallTest, ResultsElsewhereAreKnown) {
         op_info("aten::zeros_like", ""),
         {x, c10::IValue(), c10::IValue(), device, c10::IValue(), c10::IValue()});
   };
-  EXPECT_FALSE(zeros_like(lazy_device(0)).result_elsewhere);
-  EXPECT_TRUE(zeros_like(lazy_device(1)).result_elsewhere);
-  EXPECT_TRUE(zeros_like(c10::Device(c10::kCPU)).result_elsewhere);
+  EXPECT_FALSE(zeros_like(lazy_device(0)).crosses_devices);
+  EXPECT_TRUE(zeros_like(lazy_device(1)).crosses_devices);
+  EXPECT_TRUE(zeros_like(c10::Device(c10::kCPU)).crosses_devices);
 }
 
 TEST_F(CallTest, ObstaclesAreNamed) {

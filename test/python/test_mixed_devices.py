@@ -1,0 +1,46 @@
+"""Tensors of two devices in one call: what is allowed, and what is said otherwise."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import DEVICE, work
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.ones(2, device=DEVICE) + torch.ones(2),
+        lambda: torch.ones(2).add_(torch.ones(2, device=DEVICE)),
+        lambda: torch.ones((), dtype=torch.float64).add_(torch.ones((), device=DEVICE)),
+        lambda: torch.cat([torch.ones(2, device=DEVICE), torch.ones(2)]),
+        lambda: F.embedding(torch.tensor([1]), torch.ones(3, 2, device=DEVICE)),
+        lambda: torch.nonzero(torch.ones(2, device=DEVICE), out=torch.empty(0, dtype=torch.int64)),
+        lambda: torch.masked_select(torch.ones(2, device=DEVICE), torch.ones(2, device=DEVICE) > 0, out=torch.ones(2)),
+    ],
+)
+def test_two_devices_are_refused(call):
+    with pytest.raises(RuntimeError, match="two devices|same device"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: torch.block_diag(torch.ones(2, device=DEVICE), torch.ones(2)), "block_diag: input tensors must all"),
+        (
+            lambda: F.embedding(torch.tensor([1.0]), torch.ones(3, 2, device=DEVICE)),
+            "'indices' to have.*scalar types: Long",
+        ),
+    ],
+)
+def test_ops_made_of_others_say_it_in_their_own_words(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call()
+
+
+@pytest.mark.smoke
+def test_numbers_on_the_cpu_mix():
+    with work() as done:
+        x = torch.ones(2, device=DEVICE) * torch.tensor(3.0)
+        assert x.tolist() == [3, 3]
+    assert done.fallbacks == 0

@@ -1,0 +1,46 @@
+"""Kernels run late, but what they warn of appears once, while the line runs."""
+
+import warnings
+
+import pytest
+import torch
+from helpers import DEVICE, finish_pending
+
+# Every call a geometry of its own: a call warns when it is seen for the first time.
+WARNING = {
+    "bytes_as_mask": lambda d: torch.ones(9, 3, device=d).index_put_(
+        (torch.zeros(9, dtype=torch.uint8, device=d),), torch.ones(0, 3, device=d), accumulate=True
+    ),
+    "range_beyond_floats": lambda d: torch.empty(2001, device=d, dtype=torch.float16).random_(0, 2**13 + 5),
+    "too_few_degrees_of_freedom": lambda d: torch.ones(1, 11, device=d).var(0),
+    "casts_away_imaginary_part": lambda d: torch.ones(13, device=d).copy_(torch.ones(13, dtype=torch.cfloat, device=d)),
+}
+
+
+def warnings_of(function, *args):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function(*args)
+    return sorted(str(warning.message).split("(Triggered")[0] for warning in caught)
+
+
+@pytest.fixture
+def every_warning():
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("name", WARNING)
+def test_warns_once_while_the_line_runs(name, every_warning):
+    expected = warnings_of(WARNING[name], "cpu")
+    finish_pending()
+    assert expected
+    assert warnings_of(WARNING[name], DEVICE) == expected
+    assert warnings_of(finish_pending) == []
+
+
+def test_warns_of_complex_half(every_warning):
+    assert warnings_of(lambda: torch.empty(3, dtype=torch.complex32, device=DEVICE)) == warnings_of(
+        lambda: torch.empty(3, dtype=torch.complex32)
+    )
