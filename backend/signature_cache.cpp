@@ -400,6 +400,10 @@ Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inf
   }
   try {
     Inference exact = run_on_stand_ins(call, stack, c10::kCPU);
+    if (!exact.resized.empty()) {
+      // Meta kernels in Python have already shown that they resize.
+      exact.warnings = inference.warnings;
+    }
     // Zeros may have other results only where those depend on data.
     return !call.op->shape_may_depend_on_data() || same_sizes(inference, exact) ? exact : inference;
   } catch (...) {
