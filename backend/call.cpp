@@ -1,5 +1,6 @@
 #include "backend/call.h"
 
+#include "backend/composed_tensors.h"
 #include "device/runtime.h"
 
 namespace lazyplug {
@@ -111,8 +112,8 @@ class CallReader {
   }
 
   static const char* find_obstacle(const c10::TensorImpl& tensor) {
-    if (tensor.layout() != c10::kStrided || tensor.is_quantized()) {
-      return "a tensor that is not strided";
+    if (const char* kind = composed_kind(tensor)) {
+      return kind;
     }
     if (tensor.has_symbolic_sizes_strides() || tensor.key_set().has(c10::DispatchKey::Python)) {
       return "a tensor subclass or symbolic sizes";

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backend/composed_tensors.h"
 #include "backend/device_context.h"
 #include "backend/journal.h"
 #include "backend/python_hooks.h"
@@ -37,7 +38,7 @@ class CpuCall {
 
   void run() {
     const size_t first = stack_->size() - op_.num_args();
-    device_ = find_device();
+    find_devices();
     for (size_t i = 0; i < op_.num_args(); ++i) {
       auto& argument = (*stack_)[first + i];
       const bool written = op_.args()[i].written || op_.hidden_write(i);
@@ -51,28 +52,33 @@ class CpuCall {
       copy_metadata_back(lazy, cpu);
     }
     for (auto& result : torch::jit::last(*stack_, op_.num_returns())) {
-      const_cast<c10::IValue&>(result) = to_lazy(result);
+      const_cast<c10::IValue&>(result) = result_elsewhere_ ? result : to_lazy(result);
     }
   }
 
  private:
-  c10::DeviceIndex find_device() const {
-    for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
-      if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == kLazyDevice) {
-        return value.toTensor().device().index();
+  // Where the lazy arguments are, and whether a device argument asks for a
+  // result elsewhere.
+  void find_devices() {
+    std::optional<c10::DeviceIndex> found;
+    const auto note = [&](c10::Device device) {
+      if (!found && device.type() == kLazyDevice) {
+        found = resolve_device_index(device.index());
       }
+    };
+    for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
       if (value.isTensorList()) {
         for (const at::Tensor& tensor : value.toTensorVector()) {
-          if (is_lazy(tensor)) {
-            return tensor.device().index();
-          }
+          note(tensor.defined() ? tensor.device() : c10::Device(c10::kCPU));
         }
-      }
-      if (value.isDevice() && value.toDevice().type() == kLazyDevice) {
-        return resolve_device_index(value.toDevice().index());
+      } else if (value.isTensor() && value.toTensor().defined()) {
+        note(value.toTensor().device());
+      } else if (value.isDevice()) {
+        note(value.toDevice());
+        result_elsewhere_ |= value.toDevice().type() != kLazyDevice;
       }
     }
-    return current_device();
+    device_ = found.value_or(current_device());
   }
 
   c10::IValue to_cpu(ArgKind kind, const c10::IValue& value, bool written) {
@@ -100,23 +106,41 @@ class CpuCall {
   }
 
   at::Tensor tensor_to_cpu(const at::Tensor& tensor, bool for_write) {
-    if (!tensor.defined() || tensor.device().type() != kLazyDevice) {
+    if (!tensor.defined()) {
+      return tensor;
+    }
+    if (tensor.device().type() != kLazyDevice) {
+      lazy_tensors_.emplace(tensor.unsafeGetTensorImpl(), tensor); // returned, it stays where it is
       return tensor;
     }
     at::Tensor& cpu = cpu_tensors_[tensor.unsafeGetTensorImpl()];
     if (!cpu.defined()) {
-      cpu = cpu_alias(tensor, for_write || op_.writes());
+      const bool write = for_write || op_.writes();
+      const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, write); };
+      cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
     }
     if (for_write) {
       written_.emplace_back(tensor, cpu);
     }
-    lazy_storages_.emplace(cpu.storage().unsafeGetStorageImpl(), tensor.storage());
     lazy_tensors_.emplace(cpu.unsafeGetTensorImpl(), tensor);
     return cpu;
   }
 
+  at::Tensor strided_to_cpu(const at::Tensor& tensor, bool for_write) {
+    at::Tensor cpu = cpu_alias(tensor, for_write);
+    lazy_storages_.emplace(cpu.storage().unsafeGetStorageImpl(), StoragePair{cpu.storage(), tensor.storage()});
+    return cpu;
+  }
+
+  static bool is_composed(const at::Tensor& tensor) {
+    return composed_kind(*tensor.unsafeGetTensorImpl()) != nullptr;
+  }
+
   // The op may have resized a tensor, or its storage, or given it another one.
   void copy_metadata_back(const at::Tensor& lazy, const at::Tensor& cpu) {
+    if (is_composed(lazy)) {
+      return assign_composed(lazy, cpu, [this](const at::Tensor& part) { return strided_to_lazy(part); });
+    }
     c10::Storage storage = lazy_storage(cpu);
     auto* impl = LazyStorageImpl::of(storage);
     if (impl && storage.data() != cpu.storage().data()) {
@@ -146,14 +170,20 @@ class CpuCall {
   }
 
   at::Tensor tensor_to_lazy(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != c10::kStrided) {
+    if (!tensor.defined() || !tensor.is_cpu()) {
       return tensor;
     }
     const auto found = lazy_tensors_.find(tensor.unsafeGetTensorImpl());
     if (found != lazy_tensors_.end()) {
       return found->second;
     }
-    return make_lazy_tensor(lazy_storage(tensor), Geometry::of(*tensor.unsafeGetTensorImpl()));
+    return is_composed(tensor)
+               ? convert_composed(tensor, [this](const at::Tensor& part) { return strided_to_lazy(part); })
+               : strided_to_lazy(tensor);
+  }
+
+  at::Tensor strided_to_lazy(const at::Tensor& cpu) {
+    return make_lazy_tensor(lazy_storage(cpu), Geometry::of(*cpu.unsafeGetTensorImpl()));
   }
 
   // The lazy storage that stands for a CPU tensor's: an argument's, or a new one.
@@ -161,19 +191,27 @@ class CpuCall {
     auto* key = cpu.storage().unsafeGetStorageImpl();
     const auto found = lazy_storages_.find(key);
     if (found != lazy_storages_.end()) {
-      return found->second;
+      return found->second.lazy;
     }
-    return lazy_storages_.emplace(key, adopt(cpu.storage(), device_)).first->second;
+    return lazy_storages_.emplace(key, StoragePair{cpu.storage(), adopt(cpu.storage(), device_)}).first->second.lazy;
   }
+
+  // Both are held: an op may let go of a part of a tensor, and another storage
+  // take its address.
+  struct StoragePair {
+    c10::Storage cpu;
+    c10::Storage lazy;
+  };
 
   const OpInfo& op_;
   c10::Stack* stack_;
   c10::DeviceIndex device_ = 0;
+  bool result_elsewhere_ = false;
   std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
   // By lazy tensor: ops treat a tensor that is passed twice in its own way.
   std::unordered_map<c10::TensorImpl*, at::Tensor> cpu_tensors_;
-  std::unordered_map<c10::StorageImpl*, c10::Storage> lazy_storages_; // by CPU storage
-  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_;     // by CPU tensor
+  std::unordered_map<c10::StorageImpl*, StoragePair> lazy_storages_; // by CPU storage
+  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_;    // by CPU tensor
 };
 
 bool first_time(const OpInfo& op) {

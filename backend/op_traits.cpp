@@ -15,6 +15,9 @@ struct TraitsRow {
 
 constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
+constexpr const char* kNoMeta = "there is no Meta kernel";
+constexpr const char* kQuantized = "returns a quantized tensor";
+constexpr const char* kNested = "returns a nested tensor";
 constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 const std::vector<TraitsRow>& traits_table() {
@@ -54,7 +57,27 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_fft_c2r", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_fft_c2c", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::max_unpool2d", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::_embedding_bag", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::_embedding_bag_forward_only", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::normal", {.infer_on_cpu = true}, "which out= arguments it resizes is its own affair"},
       {"aten::nonzero_static", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::geqrf", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::histogram", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::_histogramdd_bin_edges", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::_histogramdd_from_bin_cts", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::_histogramdd_from_bin_tensors", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::multi_margin_loss_backward", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::multilabel_margin_loss_backward", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::fractional_max_pool3d_backward", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::_ctc_loss_backward", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::_nested_from_padded", {.not_traceable_because = kNested}, kNested},
+      {"aten::_nested_tensor_from_mask", {.not_traceable_because = kNested}, kNested},
+      {"aten::_nested_view_from_buffer", {.not_traceable_because = kNested}, kNested},
+      {"aten::quantize_per_tensor", {.not_traceable_because = kQuantized}, kQuantized},
+      {"aten::quantize_per_tensor_dynamic", {.not_traceable_because = kQuantized}, kQuantized},
+      {"aten::quantize_per_channel", {.not_traceable_because = kQuantized}, kQuantized},
+      {"aten::_make_per_tensor_quantized_tensor", {.not_traceable_because = kQuantized}, kQuantized},
+      {"aten::_make_per_channel_quantized_tensor", {.not_traceable_because = kQuantized}, kQuantized},
       {"aten::index",
        {.shape_may_be_static = true, .cpu_indices = "indices"},
        "dynamic only with a mask; eager devices accept CPU indices"},
@@ -106,6 +129,9 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::_efficientzerotensor", "native"},
     // Its lengths and batch sizes live on the CPU.
     {"aten::_pack_padded_sequence", "composed of slices and cat"},
+    // They may return a conjugate view.
+    {"aten::dot", "native"},
+    {"aten::vdot", "native"},
     // CPU kernels draw from the global generator, not from an argument.
     {"aten::native_dropout", "composed, so that it draws from the device's generator"},
 };

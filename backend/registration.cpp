@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "backend/autocast.h"
+#include "backend/composed_ops.h"
 #include "backend/device_context.h"
 #include "backend/fast_ops.h"
 #include "backend/lazy_storage.h"
@@ -57,6 +58,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", native::copy_from);
   m.impl("_copy_from_and_resize", native::copy_from_and_resize);
   m.impl("_local_scalar_dense", native::local_scalar_dense);
+  m.impl("dot", native::dot);
+  m.impl("vdot", native::vdot);
   m.impl("native_dropout", native::native_dropout);
   m.impl("_thnn_fused_lstm_cell", native::fused_lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
@@ -74,6 +77,31 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  register_composed_ops(m, c10::DispatchKey::SparsePrivateUse1);
+}
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  register_composed_ops(m, c10::DispatchKey::SparseCsrPrivateUse1);
+}
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  register_composed_ops(m, c10::DispatchKey::QuantizedPrivateUse1);
+}
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  register_composed_ops(m, c10::DispatchKey::NestedTensorPrivateUse1);
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_composed>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_composed>());
+}
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_composed>());
+}
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_composed>());
 }
 
 DeviceCallbacks callbacks() {

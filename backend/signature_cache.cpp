@@ -23,7 +23,9 @@ SignatureCache& signature_cache() {
 // so that kernels find the same overlaps.
 class StandInArguments {
  public:
-  StandInArguments(const Call& call, c10::DeviceType device) : call_(call), device_(device) {}
+  // `fill` is what integer arguments consist of, where they have data at all.
+  StandInArguments(const Call& call, c10::DeviceType device, int fill = 0)
+      : call_(call), device_(device), fill_(fill) {}
 
   c10::Stack make(const c10::Stack& stack) {
     c10::Stack result;
@@ -91,7 +93,11 @@ class StandInArguments {
 
   at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
     const auto key = device_ == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
-    return make_tensor(stand_in_storage(storage), Geometry::of(tensor), key);
+    at::Tensor result = make_tensor(stand_in_storage(storage), Geometry::of(tensor), key);
+    if (fill_ != 0 && c10::isIntegralType(result.scalar_type(), /*includeBool=*/false)) {
+      result.fill_(fill_);
+    }
+    return result;
   }
 
   c10::Storage stand_in_storage(const LazyStorageImpl& storage) {
@@ -111,6 +117,7 @@ class StandInArguments {
 
   const Call& call_;
   const c10::DeviceType device_;
+  const int fill_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::pair<const LazyStorageImpl*, c10::Storage>> storages_;
 };
@@ -332,15 +339,35 @@ void rehearse(const Call& call, const c10::Stack& stack) {
   }
 }
 
+// Kernels that have nothing to do may return an argument as it is, although the
+// schema says that they do not.
+bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, const c10::Stack& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (op.return_aliases()[i] >= 0 || !results[i].isTensor() || !results[i].toTensor().is_cpu()) {
+      continue;
+    }
+    const at::Tensor result = results[i].toTensor();
+    for (const at::Tensor& argument : arguments.tensors()) {
+      if (argument.defined() && result.numel() == 0 && argument.is_cpu() && result.is_alias_of(argument)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Runs the op on tensors without the data, and looks at what it returns.
-Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device) {
+Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device, int fill = 0) {
   const ExecutionGuard guard;
   WarningCollector warnings;
-  StandInArguments arguments(call, device);
+  StandInArguments arguments(call, device, fill);
   c10::Stack results = arguments.make(stack);
   call.op->handle().callBoxed(results);
   Inference inference;
   inference.warnings = warnings.take();
+  if (returns_empty_view(*call.op, arguments, results)) {
+    return inference;
+  }
   switch (find_resized(call, arguments)) {
     case Resized::kNone:
       inference.signature = make_signature(call, stack, results, device);
@@ -390,16 +417,24 @@ bool is_cheap(const Call& call, const Inference& inference) {
   return elements <= kCheap && call.op->base_name().starts_with("aten::");
 }
 
+// What the CPU kernel makes of zeros. They are no arguments for every op: some
+// count from one.
+Inference ask_cpu(const Call& call, const c10::Stack& stack) {
+  try {
+    return run_on_stand_ins(call, stack, c10::kCPU);
+  } catch (...) {
+    return run_on_stand_ins(call, stack, c10::kCPU, /*fill=*/1);
+  }
+}
+
 // Meta kernels do not always predict the strides of the CPU's, nor check what
-// these check. Where it is cheap, or the Meta kernel is known to be wrong, the
-// CPU kernel itself is asked.
+// these check. Where that is cheap, the CPU kernel itself is asked.
 Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
-  const bool known = call.op->infer_on_cpu();
-  if (!known && (!is_cheap(call, inference) || (call.op->shape_may_depend_on_data() && reads_mask(call)))) {
+  if (!is_cheap(call, inference) || (call.op->shape_may_depend_on_data() && reads_mask(call))) {
     return inference;
   }
   try {
-    Inference exact = run_on_stand_ins(call, stack, c10::kCPU);
+    Inference exact = ask_cpu(call, stack);
     if (!exact.resized.empty()) {
       // Meta kernels in Python have already shown that they resize.
       exact.warnings = inference.warnings;
@@ -409,6 +444,17 @@ Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inf
   } catch (...) {
     inference.on_trial = true;
     return inference;
+  }
+}
+
+Inference ask_kernels(const Call& call, const c10::Stack& stack) {
+  if (call.op->infer_on_cpu()) {
+    return ask_cpu(call, stack);
+  }
+  try {
+    return refine_on_cpu(call, stack, run_on_stand_ins(call, stack, c10::kMeta));
+  } catch (const c10::NotImplementedError&) {
+    return {}; // there is no Meta kernel: never ask again
   }
 }
 
@@ -425,9 +471,7 @@ Inference infer(const Call& call, const c10::Stack& stack) {
   }
   Inference inference;
   try {
-    inference = refine_on_cpu(call, stack, run_on_stand_ins(call, stack, c10::kMeta));
-  } catch (const c10::NotImplementedError&) {
-    inference = {}; // there is no Meta kernel: never ask again
+    inference = ask_kernels(call, stack);
   } catch (...) {
     // Most likely the user's mistake. The eager kernel will say it best.
     return {.error = std::current_exception()};

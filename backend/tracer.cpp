@@ -144,6 +144,28 @@ bool record_as_predicted(const OpInfo& op, c10::Stack* stack) {
   return predicted.has_value();
 }
 
+// A kernel may give other strides to an out= argument that has its sizes
+// already. That matters to nobody if there is nothing to compute.
+bool is_done(const OpInfo& op, const std::vector<Geometry>& resized, const Call& call) {
+  const auto is_argument = [](int alias) { return alias >= 0; };
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (call.tensors[i].tensor && call.tensors[i].written && resized[i].numel() != 0) {
+      return false;
+    }
+  }
+  return std::all_of(op.return_aliases().begin(), op.return_aliases().end(), is_argument);
+}
+
+// Replaces the arguments on the stack by those that the op returns.
+void push_written(const OpInfo& op, c10::Stack* stack) {
+  c10::Stack results;
+  for (int alias : op.return_aliases()) {
+    results.push_back(torch::jit::peek(*stack, alias, op.num_args()));
+  }
+  torch::jit::drop(*stack, op.num_args());
+  stack->insert(stack->end(), results.begin(), results.end());
+}
+
 } // namespace
 
 std::optional<DeviceContext::Predicted>
@@ -187,6 +209,9 @@ void trace(const OpInfo& op, c10::Stack* stack) {
     call = read_call(op, *stack);
     inference = infer(call, *stack);
     inference.warnings.clear(); // the same again
+    if (!inference.resized.empty() && is_done(op, inference.resized, call)) {
+      return push_written(op, stack);
+    }
   }
   if (!inference.signature) {
     if (inference.error && config().fallback.get() == "error") {

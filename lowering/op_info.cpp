@@ -121,6 +121,7 @@ void OpInfo::read_returns() {
 
 void OpInfo::judge_traceability(const OpTraits& traits) {
   const auto& schema = handle_.schema();
+  not_traceable_because_ = traits.not_traceable_because;
   if (schema.is_vararg() || schema.is_varret()) {
     not_traceable_because_ = "variadic schema";
   }

@@ -41,6 +41,8 @@ struct OpTraits {
   std::string hidden_writes_if = {};
   // Index tensors in this argument may live on the CPU.
   std::string cpu_indices = {};
+  // If not empty: why no trace can hold what the op returns.
+  std::string not_traceable_because = {};
 };
 
 // An operator as the tracer and the lowering see it. Immutable, and alive as

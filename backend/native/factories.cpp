@@ -80,14 +80,20 @@ at::Tensor empty_strided(
   return filled_if_deterministic(std::move(tensor));
 }
 
-// Ordinary zeros: nothing is computed before they are needed anyway.
+// Zeros with the dispatch key that lets PyTorch simplify what is done with them.
 at::Tensor efficient_zero_tensor(
     c10::SymIntArrayRef size,
     std::optional<at::ScalarType> dtype,
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
     std::optional<bool> pin_memory) {
-  return at::zeros_symint(size, dtype, layout, c10::Device(resolve_device(device)), pin_memory);
+  const at::Tensor zeros = at::zeros_symint(size, dtype, layout, c10::Device(resolve_device(device)), pin_memory);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(zeros.storage()),
+      c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor}),
+      zeros.dtype());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(zeros.sizes());
+  return tensor;
 }
 
 } // namespace lazyplug::native

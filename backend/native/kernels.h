@@ -70,6 +70,10 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 at::Scalar local_scalar_dense(const at::Tensor& self);
 
+// ---- products.cpp ----
+at::Tensor dot(const at::Tensor& self, const at::Tensor& other);
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
+
 // ---- dropout.cpp ----
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train);
 

@@ -249,7 +249,7 @@ def _same_bits(actual, expected):
 
 def _bits(values):
     """Under which a NaN equals itself."""
-    return values.resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)
+    return values.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
 def _mismatch(actual, expected, tolerance):

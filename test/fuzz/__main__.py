@@ -39,6 +39,7 @@ def main():
     arguments = _arguments()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
+    os.environ.setdefault("LAZYPLUG_DEVICE_COUNT", "2")
     warnings.simplefilter("ignore")
     from . import compare
     from .driver import Driver, warm_up

@@ -138,6 +138,49 @@ COPIES = [
 # Into another device and back; copies on the CPU too, where .cpu() would be the tensor itself.
 TO_HOST = ["{0}.to('cpu', copy=True)", "{0}.to('cpu', {1}, copy=True)", "{0}.detach().to('cpu', copy=True)"]
 
+# Through another device; `second` is the device itself where there is only one.
+TO_SECOND = [
+    "{0}.to(second(device), copy=True).to(device, copy=True)",
+    "{0}.to(second(device), {1}, copy=True).to(device, copy=True)",
+    "{0}.to(second(device), copy=True).add(1).to(device, copy=True)",
+    "torch.ones({2}, dtype={1}, device=second(device)).to(device, copy=True)",
+]
+
+MAPPED = [
+    "torch.func.vmap(lambda a: a.sum() * 2)({0})",
+    "torch.func.vmap(torch.add)({0}, {1})",
+    "torch.func.vmap(lambda a: a.flip(0))({0})",
+    "torch.func.vmap(torch.dot)({0}, {1})",
+    "torch.func.vmap(lambda a: a.cumsum(0), in_dims=-1, out_dims=-1)({0})",
+    "torch.func.vmap(lambda a, b: torch.where(a > b, a, b), in_dims=(0, None))({0}, {1})",
+    "torch.func.vmap(lambda a: a.t().clone().fill_(2))({0})",
+    "torch.func.vmap(lambda a: a[0], in_dims=1)({0})",
+    "torch.func.vmap(torch.func.vmap(lambda a: a * a))({0})",
+    "torch.func.grad(lambda a: (a * a).sum())({0}.detach())",
+    "torch.func.vmap(torch.func.grad(lambda a: (a * 3).sum()))({0}.detach())",
+    "torch.func.jvp(lambda a: a * a, ({0}.detach(),), (torch.ones_like({0}),))[1]",
+]
+
+# Each device has its own numbers: a seed must give the same ones again, whatever happens in between.
+_TWICE = (
+    "(lambda draw, x: [draw({1}, x), mark_step(device) if {2} else None,"
+    " repr(draw({1}, x).tolist()) == repr(draw({1}, x).tolist())][2])"
+)
+RANDOM = [
+    f"{_TWICE}(lambda seed, x: (torch.manual_seed(seed), {draw})[1], {{0}})"
+    for draw in (
+        "torch.rand(x.shape, device=device)",
+        "torch.randn(x.shape, device=device) + x",
+        "torch.randint(0, 9, x.shape, device=device)",
+        "torch.randperm(x.numel(), device=device)",
+        "x.clone().float().uniform_()",
+        "x.clone().bernoulli_(0.5)",
+        "F.dropout(x.float(), 0.5)",
+        "torch.rand(x.shape, device=device).to(x.dtype).add_(torch.randn((), device=device))",
+        "torch.bernoulli(torch.full(x.shape, 0.5, device=device))",
+    )
+]
+
 READS = [
     "{0}.tolist()",
     "{0}.sum().item()",

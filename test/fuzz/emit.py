@@ -14,6 +14,17 @@ import torch.nn.functional as F
 device = sys.argv[1] if len(sys.argv) > 1 else "lazy"
 
 
+def second(device):
+    return "lazy:1" if device == "lazy" and torch.lazy.device_count() > 1 else device
+
+
+def mark_step(device, wait=False):
+    if device.startswith("lazy"):
+        import torch_lazyplug
+
+        torch_lazyplug.mark_step(wait=wait)
+
+
 def show(name):
     t = globals()[name]
     print(name, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), t.detach().cpu().tolist())
@@ -73,7 +84,7 @@ def lines(statements, indent=""):
 
 
 def _prints(statement):
-    return _is_read(statement) and not statement.code.startswith(("del ", "torch.lazy."))
+    return _is_read(statement) and not statement.code.startswith(("del ", "mark_step("))
 
 
 def _block_head(statement):

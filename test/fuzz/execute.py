@@ -10,6 +10,19 @@ from .compare import Mismatch, check_metadata, check_observed, check_sharing, ch
 from .program import Ref, Statement, map_arguments, references
 
 
+def second(device):
+    """Another device of the same kind, if there is one."""
+    return f"{device}:1" if device == "lazy" and torch.lazy.device_count() > 1 else device
+
+
+def mark_step(device, wait=False):
+    """Cuts what the device is recording."""
+    if device.startswith("lazy"):
+        import torch_lazyplug
+
+        torch_lazyplug.mark_step(wait=wait)
+
+
 @functools.lru_cache(None)
 def compiled(code):
     """The code as a function of the device and the arguments."""
@@ -21,7 +34,7 @@ def compiled(code):
         text = f"return {text}"
     except SyntaxError:
         pass  # a statement
-    scope = {"torch": torch, "F": torch.nn.functional}
+    scope = {"torch": torch, "F": torch.nn.functional, "second": second, "mark_step": mark_step}
     exec(f"def function({', '.join(['device', *names])}):\n    {text}", scope)
     return scope["function"]
 
@@ -190,6 +203,8 @@ class Comparison:
         suspects, self.suspects = self.suspects, []
         for suspect in suspects:
             suspect.check()
+        if suspects:
+            finish_pending(self.other.device)  # a statement may have failed in several ops
 
     def _compare_variables(self):
         for name, tensor in self.cpu.variables.items():

@@ -316,6 +316,27 @@ class Generator:
         else:
             self.add(self.rng.choice(["{0}.copy_({1})", "{0}[...] = {1}"]), Ref(target), Ref(source), writes=(target,))
 
+    def second_device(self):
+        name, dtype = self.tensor(), self.dtype()
+        if not _is_castable(self.value(name), dtype):
+            return
+        if self.rng.random() < 0.7:
+            self.add(self.rng.choice(catalog.TO_SECOND), Ref(name), dtype, self.shape(), results=1)
+            return
+        source = self.like(name) or name
+        if _is_castable(self.value(source), self.value(name).dtype):
+            code = "{0}.copy_({1}.to(second(device), copy=True))"
+            self.add(code, Ref(name), Ref(source), writes=(name,))
+
+    def mapped(self):
+        name = self.tensor(lambda t: t.dim() > 0)
+        if name:
+            self.add(self.rng.choice(catalog.MAPPED), Ref(name), Ref(self.like(name) or name), results=1)
+
+    def random(self):
+        code = self.rng.choice(catalog.RANDOM)
+        self.add(code, Ref(self.tensor()), self.rng.randrange(100), self.rng.random() < 0.5)
+
     # ---- indexing ----
 
     def _index_tensor(self, size, host=False):
@@ -403,7 +424,7 @@ class Generator:
         self.add(self.rng.choice(catalog.READS), Ref(name), Ref(self.like(name) or name))
 
     def cut(self):
-        code = self.rng.choice(["torch.lazy.mark_step()", "torch.lazy.mark_step(wait=True)"])
+        code = self.rng.choice(["mark_step(device)", "mark_step(device, wait=True)"])
         self.blocks[-1].append(Statement(code))
 
     def branch(self):
@@ -526,6 +547,9 @@ _WEIGHTS = {
     Generator.copy_into: 5,
     Generator.fill: 3,
     Generator.across: 2,
+    Generator.second_device: 2,
+    Generator.mapped: 2.5,
+    Generator.random: 1.5,
     Generator.index: 4,
     Generator.set_item: 9,
     Generator.indexed: 4,

@@ -162,7 +162,7 @@ VIEWS = {
     expand: 4,
     reshape: 4,
     as_strided: 3,
-    view_dtype: 1,
+    view_dtype: 2,
     unflatten: 1,
 }
 
