@@ -85,7 +85,7 @@ class Generator:
         value, error = self.machine.attempt(statement)
         if error is not None:
             return self._after_error(statement)
-        if isinstance(value, torch.Tensor) and (value.numel() > MAX_NUMEL or value.dim() > 5):
+        if isinstance(value, torch.Tensor) and not _is_manageable(value):
             return False
         self.blocks[-1].append(statement)
         if names:
@@ -577,6 +577,11 @@ def _holds(suits, tensor):
         return suits(tensor)
     except RuntimeError:  # a view that autograd cannot rebuild
         return False
+
+
+def _is_manageable(tensor):
+    """Small, and of a dtype for which the CPU has kernels."""
+    return tensor.numel() <= MAX_NUMEL and tensor.dim() <= 5 and tensor.dtype is not torch.complex32
 
 
 def _can_grow(tensor):
