@@ -118,6 +118,8 @@ class CpuCall {
       const bool write = for_write || op_.writes();
       const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, write); };
       cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
+      // A few kernels compute more for tensors that will be differentiated.
+      cpu.unsafeGetTensorImpl()->set_requires_grad(tensor.requires_grad());
     }
     if (for_write) {
       written_.emplace_back(tensor, cpu);

@@ -23,7 +23,7 @@ SignatureCache& signature_cache() {
 // so that kernels find the same overlaps.
 class StandInArguments {
  public:
-  // `fill` is what integer arguments consist of, where they have data at all.
+  // `fill` is what arguments consist of, where they have data at all.
   StandInArguments(const Call& call, c10::DeviceType device, int fill = 0)
       : call_(call), device_(device), fill_(fill) {}
 
@@ -94,7 +94,7 @@ class StandInArguments {
   at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
     const auto key = device_ == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
     at::Tensor result = make_tensor(stand_in_storage(storage), Geometry::of(tensor), key);
-    if (fill_ != 0 && c10::isIntegralType(result.scalar_type(), /*includeBool=*/false)) {
+    if (fill_ != 0) {
       result.fill_(fill_);
     }
     return result;
@@ -418,7 +418,7 @@ bool is_cheap(const Call& call, const Inference& inference) {
 }
 
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
-// count from one.
+// count from one, or divide.
 Inference ask_cpu(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kCPU);

@@ -191,6 +191,18 @@ def test_gradients(name):
     same_on_both(call)
 
 
+@pytest.mark.parametrize("reduce", ("sum", "mean", "amax", "amin"))
+def test_gradients_of_reducing_products(reduce):
+    """The CPU kernel looks whether its arguments require gradients."""
+
+    def call(device):
+        a = dense("cpu").to_sparse_csr().to(device).requires_grad_()
+        b = torch.arange(6.0).reshape(3, 2).to(device).requires_grad_()
+        return torch.autograd.grad(torch.sparse.mm(a, b, reduce).sum(), (a, b))
+
+    same_on_both(call)
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
