@@ -20,7 +20,8 @@ PROPERTIES = {
     "shape": lambda t: tuple(t.shape),
     "stride": lambda t: t.stride(),
     "storage_offset": lambda t: t.storage_offset(),
-    "storage size": lambda t: t.untyped_storage().nbytes(),
+    # What a kernel allocates to return no element is its own affair.
+    "storage size": lambda t: t.untyped_storage().nbytes() if t.numel() else None,
     "conjugate bit": lambda t: t.is_conj(),
     "negative bit": lambda t: t.is_neg(),
     "requires_grad": lambda t: t.requires_grad,
