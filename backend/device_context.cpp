@@ -1,13 +1,12 @@
 #include "backend/device_context.h"
 
-#include <c10/core/CPUAllocator.h>
-
 #include <algorithm>
 
 #include "backend/python_hooks.h"
 #include "backend/sync_cause.h"
 #include "common/config.h"
 #include "common/metrics.h"
+#include "device/cpu_allocator.h"
 #include "device/fork.h"
 #include "device/runtime.h"
 
@@ -16,14 +15,6 @@ namespace {
 
 // How many jobs of a stream may be queued before recording waits for them.
 constexpr Worker::Ticket kMaxQueuedJobs = 8;
-
-c10::Storage allocate(size_t nbytes) {
-  return c10::Storage(
-      c10::Storage::use_byte_size_t(),
-      static_cast<int64_t>(nbytes),
-      c10::GetCPUAllocator(),
-      /*resizable=*/true);
-}
 
 void wait(Worker& worker, Worker::Ticket ticket) {
   if (!worker.has_run(ticket)) {
@@ -202,7 +193,7 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
       case LazyStorageImpl::State::kAvailable:
         return storage.memory_;
       case LazyStorageImpl::State::kUnallocated:
-        storage.set_available(allocate(storage.nbytes()));
+        storage.set_available(allocate_storage(storage.nbytes(), storage.device().index()));
         return storage.memory_;
       case LazyStorageImpl::State::kFailed:
         TORCH_INTERNAL_ASSERT(false, "a failed storage without a failure");
@@ -252,7 +243,7 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
   }
   const c10::Storage old_memory = materialize_for_write(storage);
   const size_t kept = std::min(nbytes, storage.nbytes());
-  c10::Storage memory = allocate(nbytes);
+  c10::Storage memory = allocate_storage(nbytes, storage.device().index());
   std::copy_n(static_cast<const char*>(old_memory.data()), kept, static_cast<char*>(memory.mutable_data()));
   refresh(storage, memory);
 }

@@ -13,6 +13,8 @@
 #include "common/config.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/running_op.h"
+#include "device/cpu_allocator.h"
 #include "device/generator.h"
 #include "device/runtime.h"
 #include "lowering/execution_guard.h"
@@ -46,6 +48,8 @@ class CpuCall {
     }
     {
       const ExecutionGuard guard;
+      const KernelMemoryScope memory(device_);
+      const RunningOp running(op_.name().c_str());
       op_.handle().callBoxed(stack_);
     }
     for (const auto& [lazy, cpu] : written_) {

@@ -1,7 +1,6 @@
 #include "backend/job.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/metrics.h"
+#include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
 
@@ -90,17 +90,13 @@ void add_locations(const Trace& trace, const std::vector<ComputationOutput>& out
 }
 
 // Two storages never share memory, though a kernel may have returned its input.
-c10::Storage unshare(c10::Storage memory) {
+c10::Storage unshare(c10::Storage memory, c10::DeviceIndex device) {
   static Counter& copies = counter("AliasedResultCopied");
   if (memory.use_count() == 1 || memory.nbytes() == 0) {
     return memory;
   }
   copies.add();
-  c10::Storage copy(
-      c10::Storage::use_byte_size_t(),
-      static_cast<int64_t>(memory.nbytes()),
-      c10::GetCPUAllocator(),
-      /*resizable=*/true);
+  c10::Storage copy = allocate_storage(memory.nbytes(), device);
   std::memcpy(copy.mutable_data(), memory.data(), memory.nbytes());
   return copy;
 }
@@ -116,7 +112,7 @@ c10::Storage result_memory(const Job& job, size_t root, at::Tensor result) {
   result = ensure_layout(result, layout);
   c10::Storage memory = result.storage();
   result.reset();
-  return unshare(std::move(memory));
+  return unshare(std::move(memory), job.device);
 }
 
 void deliver(const Job& job, std::vector<ComputationOutput> outputs, Failures& failures) {
@@ -174,6 +170,7 @@ std::vector<FailurePtr> run_job(Job job) {
   Failures failures;
   try {
     use_threads(job.num_threads);
+    const KernelMemoryScope memory(job.device);
     std::vector<ComputationOutput> outputs = compute(job, failures);
     const ExecutionGuard guard;
     deliver(job, std::move(outputs), failures);

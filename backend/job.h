@@ -22,7 +22,8 @@ struct Job {
   std::vector<Value> roots;
   std::vector<const Geometry*> layouts; // of the roots' storages
   std::vector<DeviceDataPtr> results;   // one for each root
-  int num_threads = 0;                  // of the thread that cut it, within an op
+  c10::DeviceIndex device = 0;
+  int num_threads = 0; // of the thread that cut it, within an op
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

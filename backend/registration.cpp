@@ -54,6 +54,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage_storage_offset", native::set_source_storage_offset_);
   m.impl("is_set_to", native::is_set_to);
   m.impl("_has_compatible_shallow_copy_type", native::has_compatible_shallow_copy_type);
+  m.impl("record_stream", native::record_stream);
   m.impl("copy_", native::copy_);
   m.impl("_copy_from", native::copy_from);
   m.impl("_copy_from_and_resize", native::copy_from_and_resize);

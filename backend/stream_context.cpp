@@ -1,7 +1,6 @@
 #include "backend/stream_context.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include "backend/python_hooks.h"
 #include "common/config.h"
 #include "common/metrics.h"
+#include "device/cpu_allocator.h"
 #include "device/event.h"
 #include "device/runtime.h"
 #include "lowering/runtime_ops.h"
@@ -127,11 +127,7 @@ Operand StreamContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
   // A copy, because the tensor may change before the trace runs.
   Geometry layout = Geometry::contiguous(c10::typeMetaToScalarType(tensor.dtype()), {});
   layout.wrapped_number = tensor.is_wrapped_number();
-  c10::Storage memory(
-      c10::Storage::use_byte_size_t(),
-      static_cast<int64_t>(layout.itemsize()),
-      c10::GetCPUAllocator(),
-      /*resizable=*/true);
+  c10::Storage memory = allocate_storage(layout.itemsize(), device_);
   std::memcpy(memory.mutable_data(), tensor.data(), layout.itemsize());
   at::Tensor data = make_cpu_tensor(std::move(memory), layout);
   return {trace_.add_device_data(std::move(data), std::move(layout), {.read_only = true}), nullptr};
@@ -221,6 +217,7 @@ void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
 
 Job StreamContext::take_job(Storages& storages) {
   Job job;
+  job.device = device_;
   job.num_threads = at::get_num_threads();
   for (auto& weak : pending_) {
     auto* raw = weak._unsafe_get_target();

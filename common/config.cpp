@@ -199,6 +199,11 @@ Config::Config()
            {"LAZYPLUG_CLOSURE_EXIT_TIMEOUT"}},
           20,
           positive()),
+      memory_cache(
+          {"memory_cache",
+           "Keep freed device memory for the next tensors; otherwise it comes from the CPU allocator, uncounted.",
+           {"LAZYPLUG_MEMORY_CACHE"}},
+          true),
       log_level(
           {"log_level",
            "The least severe messages that are written: debug, info, warning, error or off.",
@@ -223,6 +228,7 @@ std::vector<FlagBase*> Config::flags() {
       &max_pending_nodes,
       &max_pending_bytes,
       &closure_exit_timeout,
+      &memory_cache,
       &log_level};
 }
 

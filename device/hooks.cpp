@@ -3,9 +3,8 @@
 #include "device/callbacks.h"
 #include "device/fork.h"
 #include "device/generator.h"
+#include "device/pinned_allocator.h"
 #include "device/runtime.h"
-
-#include <c10/core/CPUAllocator.h>
 
 namespace lazyplug {
 namespace {
@@ -63,11 +62,11 @@ at::Generator LazyHooks::getNewGenerator(c10::DeviceIndex device) const {
 }
 
 at::Allocator* LazyHooks::getPinnedMemoryAllocator() const {
-  return c10::GetCPUAllocator();
+  return pinned_allocator();
 }
 
-bool LazyHooks::isPinnedPtr(const void* /*data*/) const {
-  return false;
+bool LazyHooks::isPinnedPtr(const void* data) const {
+  return is_pinned(data);
 }
 
 at::Device LazyHooks::getDeviceFromPtr(void* /*data*/) const {

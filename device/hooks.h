@@ -22,7 +22,6 @@ struct LazyHooks final : public at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override;
   at::Generator getNewGenerator(c10::DeviceIndex device) const override;
 
-  // The devices compute in host memory, so that pinning has nothing to do and marks nothing.
   at::Allocator* getPinnedMemoryAllocator() const override;
   bool isPinnedPtr(const void* data) const override;
   // Any host memory can be used by any lazy device, hence by the current one.

@@ -1,6 +1,7 @@
 #include "lowering/torchscript_computation.h"
 
 #include "common/metrics.h"
+#include "common/running_op.h"
 #include "lowering/execution_guard.h"
 #include "lowering/warnings.h"
 
@@ -154,6 +155,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Registers& 
         break;
     }
   }
+  const RunningOp running(instruction.signature ? instruction.signature->op->name().c_str() : nullptr);
   instruction.run(stack);
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     if (instruction.used_outputs[i]) {

@@ -8,6 +8,7 @@
 #include "backend/sync_debug.h"
 #include "backend/tracer.h"
 #include "common/metrics.h"
+#include "device/cpu_allocator.h"
 #include "device/runtime.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
@@ -31,6 +32,7 @@ bool covers_storage(const at::Tensor& tensor) {
 // the source may change before anything runs.
 at::Tensor snapshot(const at::Tensor& self, const at::Tensor& source) {
   const ExecutionGuard guard;
+  const KernelMemoryScope memory(self.device().index());
   Geometry layout = Geometry::of(*self.unsafeGetTensorImpl());
   layout.conj = layout.neg = layout.wrapped_number = false;
   at::Tensor copy = lazyplug::empty(layout);
@@ -48,6 +50,7 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   at::Tensor whole;
   {
     const ExecutionGuard guard;
+    const KernelMemoryScope memory(self.device().index());
     whole = lazyplug::empty(Geometry::contiguous(source.scalar_type(), source.sizes()));
     whole.copy_(source);
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/MemoryFormat.h>
+#include <c10/core/Stream.h>
 #include <c10/core/SymIntArrayRef.h>
 
 #include <optional>
@@ -63,6 +64,8 @@ at::Tensor& set_source_storage_offset_(
     c10::SymIntArrayRef stride);
 bool is_set_to(const at::Tensor& self, const at::Tensor& other);
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from);
+// Nothing to do: whatever is recorded holds on to the memory that it reads.
+void record_stream(at::Tensor& self, c10::Stream stream);
 
 // ---- copies.cpp ----
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking);

@@ -5,6 +5,7 @@
 #include "backend/native/kernels.h"
 #include "backend/resize.h"
 #include "device/runtime.h"
+#include "device/stream.h"
 
 namespace lazyplug::native {
 namespace {
@@ -124,6 +125,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return tensor.layout() == at::kStrided && (tensor.is_cpu() || is_lazy(tensor));
   };
   return self.key_set() == from.key_set() || (dense(self) && dense(from));
+}
+
+void record_stream(at::Tensor& /*self*/, c10::Stream stream) {
+  check_stream(stream);
 }
 
 } // namespace lazyplug::native

@@ -2,6 +2,7 @@
 
 #include "device/fork.h"
 #include "device/generator.h"
+#include "device/memory_pools.h"
 #include "device/runtime.h"
 #include "device/stream.h"
 
@@ -9,6 +10,23 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 namespace lazyplug {
+namespace {
+
+// Address, bytes and op of each block.
+std::vector<std::tuple<uintptr_t, size_t, std::optional<std::string>>> live_blocks(c10::DeviceIndex device) {
+  std::vector<std::tuple<uintptr_t, size_t, std::optional<std::string>>> result;
+  if (const MemoryPool* pool = device_pool(device)) {
+    for (const LiveBlock& block : pool->largest_live_blocks(std::numeric_limits<size_t>::max())) {
+      result.emplace_back(
+          reinterpret_cast<uintptr_t>(block.address),
+          block.nbytes,
+          block.op ? std::make_optional<std::string>(block.op) : std::nullopt);
+    }
+  }
+  return result;
+}
+
+} // namespace
 
 void init_device_bindings(py::module& m) {
   using torch::wrap_pybind_function;
@@ -33,6 +51,10 @@ void init_device_bindings(py::module& m) {
 
   device.def("current_stream", wrap_pybind_function(current_stream));
   device.def("default_stream", wrap_pybind_function(default_stream));
+
+  device.def("set_memory_fraction", wrap_pybind_function_no_gil(set_memory_fraction));
+  device.def("memory_fraction", wrap_pybind_function_no_gil(memory_fraction));
+  device.def("live_blocks", wrap_pybind_function(live_blocks));
 
   device.def("default_generator", wrap_pybind_function([](c10::DeviceIndex index) -> at::Generator {
                return default_generator(index);

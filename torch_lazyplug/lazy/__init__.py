@@ -4,7 +4,7 @@ from typing import Any
 
 from torch_lazyplug import _C
 from torch_lazyplug.lazy import _utils as _utils  # torch.load looks for torch.lazy._utils
-from torch_lazyplug.lazy import devices, random, streams, sync_debug
+from torch_lazyplug.lazy import devices, memory, random, streams, sync_debug
 from torch_lazyplug.lazy._state import (
     DeferredLazyCallError,
     _is_in_bad_fork,
@@ -15,6 +15,7 @@ from torch_lazyplug.lazy._state import (
 )
 from torch_lazyplug.lazy.devices import *  # noqa: F403
 from torch_lazyplug.lazy.devices import _exchange_device, _maybe_exchange_device
+from torch_lazyplug.lazy.memory import *  # noqa: F403
 from torch_lazyplug.lazy.random import *  # noqa: F403
 from torch_lazyplug.lazy.random import _get_generator
 from torch_lazyplug.lazy.streams import *  # noqa: F403
@@ -32,6 +33,7 @@ __all__ = [
     "init",
     "is_initialized",
     *devices.__all__,
+    *memory.__all__,
     *random.__all__,
     *streams.__all__,
     *sync_debug.__all__,

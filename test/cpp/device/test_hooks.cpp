@@ -51,7 +51,7 @@ TEST(Hooks, Generators) {
 TEST(Hooks, HostMemory) {
   const c10::DataPtr memory = hooks().getPinnedMemoryAllocator()->allocate(8);
   EXPECT_TRUE(memory.device().is_cpu());
-  EXPECT_FALSE(hooks().isPinnedPtr(memory.get()));
+  EXPECT_TRUE(hooks().isPinnedPtr(memory.get()));
   EXPECT_EQ(hooks().getDeviceFromPtr(memory.get()), lazy_device(0));
 }
 
