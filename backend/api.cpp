@@ -3,6 +3,7 @@
 #include <map>
 
 #include "backend/device_context.h"
+#include "backend/fallback.h"
 #include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "device/runtime.h"
@@ -130,6 +131,26 @@ void materialize(const c10::Storage& storage) {
     note_sync("using the memory of a storage");
     DeviceContext::materialize(*lazy);
   }
+}
+
+at::Tensor memory_alias(const at::Tensor& tensor, bool on_cpu) {
+  note_sync("exporting the memory of a tensor");
+  const at::Tensor cpu = cpu_alias(tensor, /*for_write=*/true);
+  if (on_cpu) {
+    return cpu;
+  }
+  c10::DataPtr data(
+      cpu.storage().mutable_data(),
+      new c10::Storage(cpu.storage()),
+      [](void* owner) { delete static_cast<c10::Storage*>(owner); },
+      tensor.device());
+  c10::Storage storage(
+      c10::Storage::use_byte_size_t(),
+      cpu.storage().nbytes(),
+      std::move(data),
+      /*allocator=*/nullptr,
+      /*resizable=*/false);
+  return make_lazy_tensor(std::move(storage), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 } // namespace lazyplug

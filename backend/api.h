@@ -54,4 +54,8 @@ void stop_workers();
 void materialize(const at::Tensor& tensor);
 void materialize(const c10::Storage& storage);
 
+// A tensor over the memory that the lazy tensor has now, on the CPU or on the lazy device, which keeps that memory
+// alive and sees what is written to it directly. The first op that writes the lazy tensor gives it other memory.
+at::Tensor memory_alias(const at::Tensor& tensor, bool on_cpu);
+
 } // namespace lazyplug

@@ -42,12 +42,14 @@ from torch_lazyplug import (  # noqa: E402
     debug,
     deepcopy,
     device_context,
+    dlpack,
     dynamo,
     fake_tensors,
     ir_cache,
     lazy,
     metrics,
     safetensors_support,
+    sharing,
     tensor_factory_functions,
     ts_backend,
 )
@@ -61,6 +63,8 @@ deepcopy.install()
 fake_tensors.install()
 dynamo.install()
 safetensors_support.install()
+dlpack.install()
+sharing.install()
 
 __all__ = [
     "add_step_closure",

@@ -19,9 +19,6 @@ Accessor = Callable[..., Any]
 # Methods without arguments that return the address of the tensor's memory.
 _TENSOR_METHODS = ("data_ptr", "const_data_ptr")
 
-# Functions of torch._C that export a tensor's memory.
-_EXPORT_FUNCTIONS = ("_to_dlpack", "_to_dlpack_versioned")
-
 # Methods that read or write the memory of a storage, or refuse a storage that has none.
 _STORAGE_METHODS = (
     "__getitem__",
@@ -43,8 +40,6 @@ def install() -> None:
     if hasattr(torch.Tensor.data_ptr, "__wrapped__"):
         return
     _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
-    _wrap(torch._C, _EXPORT_FUNCTIONS, _export_function)
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = torch._C._to_dlpack
     _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
     _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
 
@@ -63,16 +58,6 @@ def _tensor_method(accessor: Accessor) -> Accessor:
         if not tensor.is_cpu and tensor.device.type == "lazy":
             _C._lazy._materialize(tensor)
         return accessor(tensor)
-
-    return wrapper
-
-
-def _export_function(accessor: Accessor) -> Accessor:
-    @functools.wraps(accessor)
-    def wrapper(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if tensor.device.type == "lazy":
-            _C._lazy._materialize(tensor)
-        return accessor(tensor, *args, **kwargs)
 
     return wrapper
 

@@ -62,6 +62,7 @@ void init_lazy_bindings(py::module& m) {
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
+  lazy.def("_memory_alias", torch::wrap_pybind_function_no_gil(memory_alias));
   install_python_hooks();
 }
 

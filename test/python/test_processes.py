@@ -1,0 +1,241 @@
+"""Other processes: forked children, workers of data loaders, tensors sent to spawned processes."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lazy_only
+
+BAD_FORK = (
+    "Cannot re-initialize LAZY in forked subprocess. To use LAZY with multiprocessing, "
+    "you must use the 'spawn' start method"
+)
+
+
+def run_script(tmp_path, text):
+    """A program of its own, which other processes can import."""
+    script = tmp_path / "program.py"
+    script.write_text("import torch\nimport torch_lazyplug\n" + textwrap.dedent(text))
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "BAD_FORK": BAD_FORK}
+    done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+# Fork ----------------------------------------------------------------------------------------------------------------
+
+IN_CHILD = """
+import gc, os, sys, traceback
+
+def in_child(function):
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_bad_fork_raises_from_every_entry_point(tmp_path):
+    run_script(
+        tmp_path,
+        IN_CHILD
+        + """
+x = torch.ones(2, device="lazy")
+y = x + 1
+pinned = torch.ones(2).pin_memory()
+capsule = lambda: torch.utils.dlpack.to_dlpack(y)
+
+ENTRIES = [
+    torch.lazy.empty_cache, torch.lazy.mem_get_info, torch.lazy.memory_snapshot,
+    lambda: torch.lazy.set_per_process_memory_fraction(0.5),
+    torch.accelerator.get_memory_info,
+    lambda: torch.accelerator.set_device_index(0),
+    lambda: torch.accelerator.current_stream(),
+    lambda: torch.zeros(2, device="lazy"), lambda: torch.tensor([1.0], device="lazy"),
+    lambda: torch.randn(2, device="lazy"), lambda: torch.zeros_like(x), lambda: x.new_zeros(2),
+    lambda: torch.ones(2).lazy(), lambda: torch.nn.Linear(2, 2).to("lazy"),
+    lambda: x.copy_(torch.ones(2)), lambda: torch.ones(2).copy_(y), lambda: x.add_(1),
+    lambda: x.tolist(), lambda: print(y), lambda: bool(x.any()), lambda: y.clone(), lambda: (y * y).sum(),
+    lambda: y.untyped_storage().tolist(), lambda: y.untyped_storage().cpu(), capsule,
+    lambda: torch.from_dlpack(y),
+    lambda: torch.ones(2).pin_memory(), lambda: torch.empty(2, pin_memory=True),
+    lambda: torch.Event("lazy").record(), lambda: torch.lazy.get_rng_state(),
+    lambda: torch_lazyplug.mark_step(wait=True), lambda: torch_lazyplug.sync_multi([y], []),
+    lambda: torch_lazyplug.to_cpu([y]),
+]
+
+def every_entry_raises():
+    for number, entry in enumerate(ENTRIES):
+        try:
+            entry()
+        except RuntimeError as error:
+            assert os.environ["BAD_FORK"] in str(error), (number, error)
+        else:
+            assert entry is torch.lazy.empty_cache, f"entry {number} works"
+
+def the_rest_goes_on():
+    global x, y, pinned
+    assert (pinned + 1).tolist() == [2, 2] and torch.ones(3).sum() == 3
+    assert torch.lazy.is_available() and torch.lazy.device_count() == 1
+    del x, y, pinned
+    gc.collect()
+
+assert in_child(every_entry_raises)
+assert in_child(the_rest_goes_on)
+assert y.tolist() == [2, 2] and pinned.is_pinned()
+""",
+    )
+
+
+def test_a_child_exits_cleanly_with_work_pending(tmp_path):
+    run_script(
+        tmp_path,
+        """
+        import multiprocessing
+
+        def leave():
+            assert torch.lazy._is_in_bad_fork()
+
+        if __name__ == "__main__":
+            x = torch.ones(4, device="lazy")
+            y = x * 2
+            child = multiprocessing.get_context("fork").Process(target=leave)
+            child.start()
+            child.join(60)
+            assert child.exitcode == 0, child.exitcode
+            assert y.tolist() == [2, 2, 2, 2]
+        """,
+    )
+
+
+def test_a_worker_that_uses_the_device_says_what_is_wrong(tmp_path):
+    run_script(
+        tmp_path,
+        """
+        import os
+        from torch.utils.data import DataLoader, Dataset
+
+        class Moved(Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, i):
+                return torch.tensor(float(i)).to("lazy")
+
+        if __name__ == "__main__":
+            torch.ones(1, device="lazy")
+            try:
+                list(DataLoader(Moved(), num_workers=1, multiprocessing_context="fork"))
+            except RuntimeError as error:
+                assert os.environ["BAD_FORK"] in str(error), error
+            else:
+                raise AssertionError("the worker used the device")
+        """,
+    )
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_loaders_with_pinned_memory(tmp_path, context):
+    run_script(
+        tmp_path,
+        f"""
+        from torch.utils.data import DataLoader, TensorDataset
+
+        if __name__ == "__main__":
+            total = torch.zeros((), device="lazy")
+            loader = DataLoader(
+                TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=2, pin_memory=True, persistent_workers=True,
+                multiprocessing_context="{context}",
+            )
+            for epoch in range(2):
+                for (batch,) in loader:
+                    assert batch.is_pinned()
+                    total += batch.to("lazy", non_blocking=True).sum()
+            assert total.item() == 56
+        """,
+    )
+
+
+# Sharing -------------------------------------------------------------------------------------------------------------
+
+
+def test_tensors_are_sent_to_spawned_processes(tmp_path):
+    run_script(
+        tmp_path,
+        """
+        import torch.multiprocessing as mp
+
+        def work(inbox, outbox, parameter):
+            assert isinstance(parameter, torch.nn.Parameter) and parameter.requires_grad
+            assert parameter.device == torch.device("lazy:0")
+            x, view, empty, pending = inbox.get()
+            assert x.device.type == "lazy" and view.shape == (2,) and empty.shape == (0, 3)
+            x[0] = 100  # what shares a storage goes on sharing it
+            outbox.put((view * 2, pending.cpu(), parameter.detach() + 1))
+            assert inbox.get() is None  # until the results have arrived
+
+        if __name__ == "__main__":
+            context = mp.get_context("spawn")
+            inbox, outbox = context.Queue(), context.Queue()
+            parameter = torch.nn.Parameter(torch.ones(2, device="lazy"))
+            child = context.Process(target=work, args=(inbox, outbox, parameter))
+            child.start()
+            x = torch.arange(4.0, device="lazy")
+            inbox.put((x, x[:2], torch.empty(0, 3, device="lazy"), x + 1))
+            doubled, pending, changed = outbox.get(timeout=60)
+            assert doubled.device.type == "lazy" and doubled.tolist() == [200, 2]
+            assert pending.is_cpu and pending.tolist() == [1, 2, 3, 4]
+            assert changed.tolist() == [2, 2]
+            assert x.tolist() == [0, 1, 2, 3]  # the child has a copy
+            inbox.put(None)
+            child.join(60)
+            assert child.exitcode == 0
+        """,
+    )
+
+
+def test_models_are_sent_to_a_pool(tmp_path):
+    run_script(
+        tmp_path,
+        """
+        import torch.multiprocessing as mp
+
+        def apply(model, x):
+            return model(x).detach()
+
+        if __name__ == "__main__":
+            model = torch.nn.Linear(3, 2).to("lazy")
+            x = torch.randn(4, 3, device="lazy")
+            with mp.get_context("spawn").Pool(1) as pool:
+                result = pool.apply(apply, (model, x))
+            torch.testing.assert_close(result.cpu(), model(x).detach().cpu())
+        """,
+    )
+
+
+def test_tensors_of_the_cpu_are_shared_as_before(tmp_path):
+    run_script(
+        tmp_path,
+        """
+        import torch.multiprocessing as mp
+
+        def write(x):
+            x.fill_(7)
+
+        if __name__ == "__main__":
+            x = torch.zeros(3).share_memory_()
+            child = mp.get_context("spawn").Process(target=write, args=(x,))
+            child.start()
+            child.join(100)
+            assert child.exitcode == 0 and x.tolist() == [7, 7, 7]
+        """,
+    )

@@ -1,0 +1,46 @@
+"""Sending lazy tensors to other processes with ``torch.multiprocessing``.
+
+A storage arrives as a copy of its contents, carried by CPU shared memory. It cannot be shared: what an op writes need
+not be the memory that it read. Tensors that share a storage, and are sent together, still share one on arrival.
+"""
+
+from collections.abc import Callable
+from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
+from typing import Any
+
+import torch
+
+# What pickle calls in the other process, and with what.
+Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def install() -> None:
+    """Wraps PyTorch's reducer of storages; does nothing if that has been done."""
+    reducers = reduction.ForkingPickler._extra_reducers
+    original = reducers[torch.UntypedStorage]
+    if not hasattr(original, "_lazyplug"):
+        reduction.register(torch.UntypedStorage, _storage_reducer(original))
+
+
+def _storage_reducer(original: Callable[[Any], Reduction]) -> Callable[[Any], Reduction]:
+    def reduce_storage(storage: torch.UntypedStorage) -> Reduction:
+        if storage.device.type != "lazy":
+            return original(storage)
+        contents = storage.cpu().share_memory_()
+        _keep_while_spawning(contents)
+        return _rebuild_storage, (contents, storage.device.index)
+
+    reduce_storage._lazyplug = True  # type: ignore[attr-defined]
+    return reduce_storage
+
+
+def _keep_while_spawning(contents: torch.UntypedStorage) -> None:
+    # The arguments of a process that is being started name a file descriptor, which is only passed on later.
+    spawning = get_spawning_popen()
+    if spawning is not None:
+        vars(spawning).setdefault("_lazyplug_contents", []).append(contents)
+
+
+def _rebuild_storage(contents: torch.UntypedStorage, index: int) -> torch.UntypedStorage:
+    return contents.to(device=torch.device("lazy", index))
