@@ -129,11 +129,11 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::diagonal_scatter", "composes clone, diagonal and copy_"},
     {"aten::as_strided_scatter", "composes clone, as_strided and copy_"},
     {"aten::_efficientzerotensor", "native"},
-    // Its lengths and batch sizes live on the CPU.
-    {"aten::_pack_padded_sequence", "composed of slices and cat"},
     // They may return a conjugate view.
     {"aten::dot", "native"},
     {"aten::vdot", "native"},
+    {"aten::_pack_padded_sequence", "composes views and cat; lengths and batch sizes are on the CPU"},
+    {"aten::_pack_padded_sequence_backward", "composes views and copies; batch sizes are on the CPU"},
     // CPU kernels draw from the global generator, not from an argument.
     {"aten::native_dropout", "composed, so that it draws from the device's generator"},
 };

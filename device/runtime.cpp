@@ -31,7 +31,7 @@ c10::DeviceIndex device_count_or_zero() noexcept {
 void check_device_index(c10::DeviceIndex index) {
   TORCH_CHECK(
       0 <= index && index < device_count(),
-      "LAZY error: invalid device ordinal ",
+      "LAZY error: The device index is out of range: invalid device ordinal ",
       static_cast<int>(index),
       ": this process has ",
       static_cast<int>(device_count()),

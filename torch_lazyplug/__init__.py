@@ -13,6 +13,14 @@ def _autoload() -> None:
     """
 
 
+import sys  # noqa: E402
+
+# The doctor must be able to start where the rest of this file fails.
+if sys.orig_argv[1:3] == ["-m", "torch_lazyplug.doctor"]:
+    from torch_lazyplug import doctor
+
+    sys.exit(doctor.main())
+
 import torch  # noqa: E402
 
 from torch_lazyplug._build_info import TORCH_VERSION  # noqa: E402

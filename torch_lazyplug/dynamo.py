@@ -2,7 +2,8 @@
 
 Dynamo learns which streams, events and queries are the device's, so that they cause no graph breaks. Inductor has no
 code generator for the device, so a graph with lazy tensors that is meant for it is recorded and compiled by the device
-itself, with a warning. Neither is imported for this: the registration waits until somebody else does that.
+itself, with a warning; ``backend="lazy"`` asks for just that. Neither is imported for this: the registration waits
+until somebody else does that.
 """
 
 import functools
@@ -19,8 +20,8 @@ from torch_lazyplug.lazy._utils import DeviceLike
 
 _NO_INDUCTOR = (
     "torch.compile: Inductor generates no code for the lazy device, so the captured graph runs as with "
-    'backend="aot_eager": the device records, compiles and caches it like any other work. '
-    'Pass backend="aot_eager" to silence this warning.'
+    'backend="lazy": the device records, compiles and caches it like any other work. '
+    'Pass backend="lazy" to silence this warning.'
 )
 
 
@@ -31,6 +32,7 @@ def install() -> None:
 
 
 def _register_with_dynamo(dynamo: Any) -> None:
+    from torch._dynamo.backends.registry import register_backend
     from torch._dynamo.decorators import substitute_in_graph
     from torch._dynamo.device_interface import register_interface_for_device
     from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
@@ -39,6 +41,7 @@ def _register_with_dynamo(dynamo: Any) -> None:
     for name in ("lazy", *(f"lazy:{index}" for index in range(lazy.device_count()))):
         register_interface_for_device(name, interface)
     register_graphsafe_rng_device_type("lazy")
+    register_backend(_compile_for_lazy, "lazy")
     # The handler of the interface's `stream` sees only calls that may stand in a graph.
     dynamo.allow_in_graph(lazy.stream)
     for function in _CONSTANT:
@@ -112,6 +115,11 @@ def _device_interface() -> type:
     return LazyInterface
 
 
+def _compile_for_lazy(model: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+    """The backend of Dynamo called "lazy"; options for other compilers have no meaning here."""
+    return torch._dynamo.lookup_backend("aot_eager")(model, example_inputs)
+
+
 def _divert_from_inductor(inductor: Any) -> None:
     compile_for_others = inductor.compile_fx
 
@@ -120,7 +128,7 @@ def _divert_from_inductor(inductor: Any) -> None:
         if not _uses_lazy_device(model_, example_inputs_):
             return compile_for_others(model_, example_inputs_, *args, **kwargs)
         _warn_without_inductor()
-        return torch._dynamo.lookup_backend("aot_eager")(model_, example_inputs_)
+        return _compile_for_lazy(model_, example_inputs_)
 
     inductor.compile_fx = compile_fx
 

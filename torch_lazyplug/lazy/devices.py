@@ -100,7 +100,10 @@ def synchronize(device: DeviceLike = None) -> None:
 
 def _check_index(index: int) -> None:
     if not 0 <= index < device_count():
-        raise RuntimeError(f"invalid device ordinal {index}: there are {device_count()} lazy device(s)")
+        raise RuntimeError(
+            "The device index is out of range: "
+            f"invalid device ordinal {index}: there are {device_count()} lazy device(s)"
+        )
 
 
 def get_device_properties(device: DeviceLike = None) -> LazyDeviceProperties:
