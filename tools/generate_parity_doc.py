@@ -48,7 +48,7 @@ MISSING = {
     "the device records, compiles and reuses graphs by itself": """
         CUDAGraph graph graphs make_graphed_callables graph_pool_handle is_current_stream_capturing""",
     "there is one allocator, which cannot be exchanged": """
-        MemPool use_mem_pool CUDAPluggableAllocator change_current_allocator get_allocator_backend
+        MemPool use_mem_pool CUDAPluggableAllocator change_current_allocator
         caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable""",
     "there are no streams or contexts of other libraries": "ExternalStream get_stream_from_external GreenContext",
     "the CUDA runtime's; the deferred error is `torch.lazy.DeferredLazyCallError`": """
@@ -59,7 +59,7 @@ MISSING = {
     "NVIDIA's driver knows them; for a CPU, the operating system does": """
         utilization temperature power_draw clock_rate memory_usage device_memory_used list_gpu_processes""",
     'deprecated or thin: `torch.amp`, `torch.autocast("lazy")`, `torch.profiler` do it': "amp profiler",
-    "deprecated names": "memory_cached max_memory_cached reset_max_memory_allocated reset_max_memory_cached",
+    "deprecated names": "memory_cached max_memory_cached reset_max_memory_cached",
 }
 
 CLOSING = """

@@ -244,6 +244,12 @@ def test_training_with_the_default_backend():
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+def test_the_backend_of_the_device():
+    assert "lazy" in torch._dynamo.list_backends(exclude_tags=())
+    actual, expected = compiled_as_eager(pointwise, torch.randn(3, 4, device=DEVICE), backend="lazy")
+    assert torch.equal(actual, expected)
+
+
 def test_graphs_for_the_cpu_still_go_to_inductor(monkeypatch):
     from torch._inductor import compile_fx
 
