@@ -63,7 +63,7 @@ MISSING = {
 }
 
 CLOSING = """
-`nn.DataParallel` does not work: PyTorch compiles its scatter and gather for CUDA only. Use DistributedDataParallel.
+`nn.DataParallel` does not work: PyTorch compiles its scatter and gather for CUDA only.
 
 ## Files
 

@@ -268,7 +268,8 @@ def _judge_processor(facts: Facts, probe: dict[str, Any]) -> Iterator[Finding]:
 
 def _judge_environment(facts: Facts, probe: dict[str, Any]) -> Iterator[Finding]:
     for variable in sorted(facts.environment):
-        if variable.startswith("LAZYPLUG_") and variable not in {*probe["variables"], "LAZYPLUG_TEST_DEVICE"}:
+        known = variable.startswith("LAZYPLUG_TEST_") or variable in probe["variables"]
+        if variable.startswith("LAZYPLUG_") and not known:
             near = difflib.get_close_matches(variable, probe["variables"], n=1)
             advice = f"did you mean {near[0]}?" if near else "torch_lazyplug.config.describe() lists all settings"
             yield Finding(WARNING, f"{variable} is set, but there is no such setting", advice)

@@ -5,6 +5,7 @@ A probe gets the device's name and its module (`torch.cuda`, `torch.lazy`), and 
 """
 
 import dataclasses
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 
@@ -32,4 +33,6 @@ def probe(group: str, text: str, openreg: bool = True):
     return add
 
 
-from parity import compilers, data, devices, files, streams, tensors, training  # noqa: E402, F401
+# In the order of the document.
+for _name in ("devices", "streams", "tensors", "training", "files", "data", "compilers"):
+    importlib.import_module(f"parity.{_name}")
