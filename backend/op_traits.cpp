@@ -111,7 +111,6 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::_copy_from_and_resize", "native"},
     {"aten::_local_scalar_dense", "native"},
     {"aten::_pin_memory", "refuses tensors of a device"},
-    {"aten::_pack_padded_sequence", "composed; the lengths it takes and returns are on the CPU"},
     // They change metadata, not data.
     {"aten::resize_", "native"},
     {"aten::resize_as_", "composes resize_"},
