@@ -97,7 +97,12 @@ def _escape(text):
 def _counts(ops):
     fallen = sum(bool(fallbacks(cells)) for cells in ops.values())
     different = sum(bool(differences(cells)) for cells in ops.values())
-    return f"{len(ops)} ops: {len(ops) - fallen} captured, {fallen} fall back, {different} with remaining differences."
+    cells = [cell for cells in ops.values() for cell in cells]
+    dtypes = ", ".join(dict.fromkeys(cell["dtype"] for cell in cells))
+    return (
+        f"{len(ops)} ops: {len(ops) - fallen} captured, {fallen} fall back, {different} with remaining differences. "
+        f"{len(cells)} cells (op, variant, dtype) were run, with {dtypes}."
+    )
 
 
 def document(results, torch_version):
