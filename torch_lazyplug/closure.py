@@ -111,6 +111,9 @@ class AsyncClosureHandler(ClosureHandler):
                 self._stop(error)
                 return
             finally:
+                # Its tensors go before the thread counts as done: a thread that frees them while the interpreter
+                # exits would end the process.
+                del closure
                 self._completed += 1
 
     def _next_closure(self) -> Closure | None:
