@@ -62,7 +62,7 @@ struct Signature : c10::intrusive_ptr_target {
   // Whether a call can be recognised by what stands here alone.
   bool predictable = false;
   c10::ScalarType default_dtype = c10::ScalarType::Undefined; // when it was made
-  uint64_t number_ranges = 0; // of the numbers that the call was made with
+  uint64_t number_ranges = 0;                                 // of the numbers that the call was made with
   // Not for further calls: there is a better one, or it was wrong.
   mutable OwnFlag superseded;
   // True for operands that the call writes; empty if it writes none.
