@@ -107,6 +107,10 @@ bool is_pending(const at::Tensor& tensor) {
   return lazy_storage_of(tensor).state() == LazyStorageImpl::State::kPending;
 }
 
+bool is_ready(const at::Tensor& tensor) {
+  return DeviceContext::is_ready(lazy_storage_of(tensor));
+}
+
 int64_t live_nodes() {
   size_t nodes = 0;
   for (c10::DeviceIndex i = 0; i < device_count(); ++i) {

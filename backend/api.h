@@ -43,6 +43,9 @@ std::string tensors_backend(const std::vector<at::Tensor>& tensors);
 // Whether the contents of a lazy tensor's storage wait for the pending trace.
 bool is_pending(const at::Tensor& tensor);
 
+// Whether a lazy tensor can be read without running or waiting for anything.
+bool is_ready(const at::Tensor& tensor);
+
 // IR nodes that are pending, on all devices.
 int64_t live_nodes();
 

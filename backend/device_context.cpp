@@ -183,6 +183,18 @@ void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
   remains = storage.set_available(std::move(memory));
 }
 
+bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
+  const Lock lock(storage.context().mutex_);
+  switch (storage.state_) {
+    case LazyStorageImpl::State::kPending:
+      return false;
+    case LazyStorageImpl::State::kSubmitted:
+      return storage.data_->is_ready();
+    default:
+      return true;
+  }
+}
+
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   ensure_initialized();
   DeviceContext& context = storage.context();

@@ -51,6 +51,8 @@ class DeviceContext {
   // Makes the storage available, and returns its memory. Rethrows the error if
   // its contents could not be computed.
   static c10::Storage materialize(LazyStorageImpl& storage);
+  // Whether materialize() would find the contents computed.
+  static bool is_ready(const LazyStorageImpl& storage);
   // The same for memory that is about to be written in place: nothing that is
   // still pending may read it.
   static c10::Storage materialize_for_write(LazyStorageImpl& storage);

@@ -31,6 +31,13 @@ std::string worker_name(c10::DeviceIndex device, c10::StreamId id) {
   return "lazy:" + std::to_string(device) + "/" + std::to_string(id);
 }
 
+// More than anybody wants to hear of.
+constexpr size_t kMaxFailures = 64;
+
+bool is_unseen(const FailurePtr& failure) {
+  return !failure->seen;
+}
+
 } // namespace
 
 StreamContext::StreamContext(c10::DeviceIndex device, c10::StreamId id)
@@ -243,18 +250,30 @@ Job StreamContext::take_job(Storages& storages) {
 
 void StreamContext::finish(const std::vector<FailurePtr>& failures, uint64_t place) {
   if (!failures.empty()) {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
-    if (!first_failure_ || first_failure_->seen) {
-      first_failure_ = failures.front();
-    }
+    keep_failures(failures);
   }
   completed_ = place;
   stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
 }
 
-FailurePtr StreamContext::take_failure() {
+// Those that have been seen make room for new ones, unless a program never waits.
+void StreamContext::keep_failures(const std::vector<FailurePtr>& failures) {
+  std::vector<FailurePtr> unseen; // swapped in, so that the others die outside of the lock
   const std::lock_guard<std::mutex> lock(failure_mutex_);
-  return std::exchange(first_failure_, nullptr);
+  std::copy_if(failures_.begin(), failures_.end(), std::back_inserter(unseen), is_unseen);
+  std::copy_if(failures.begin(), failures.end(), std::back_inserter(unseen), is_unseen);
+  unseen.resize(std::min(unseen.size(), kMaxFailures));
+  failures_.swap(unseen);
+}
+
+FailurePtr StreamContext::take_failure() {
+  std::vector<FailurePtr> failures;
+  {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    failures_.swap(failures);
+  }
+  const auto first = std::find_if(failures.begin(), failures.end(), is_unseen);
+  return first == failures.end() ? nullptr : *first;
 }
 
 } // namespace lazyplug

@@ -70,7 +70,8 @@ class StreamContext {
   // A storage that waits for this trace dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 
-  // The first failure that nobody has seen; it is then no longer kept.
+  // The first failure that nobody has seen. Neither it nor what failed before or
+  // after it is then kept any longer.
   FailurePtr take_failure();
 
   const Trace& trace() const {
@@ -109,6 +110,7 @@ class StreamContext {
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   Job take_job(Storages& storages);
   void finish(const std::vector<FailurePtr>& failures, uint64_t place);
+  void keep_failures(const std::vector<FailurePtr>& failures);
   Worker::Ticket next_ticket() const {
     return last_ticket_ + 1;
   }
@@ -128,9 +130,9 @@ class StreamContext {
   Worker::Ticket last_ticket_ = 0;
   std::atomic<uint64_t> recorded_{0};
   std::atomic<uint64_t> completed_{0};
-  std::mutex failure_mutex_; // held for nothing but the next member
-  FailurePtr first_failure_; // of those that nobody has seen
-  Worker worker_;            // the last member: stops before the others go
+  std::mutex failure_mutex_;         // held for nothing but the next member
+  std::vector<FailurePtr> failures_; // in the order of execution; some may have been seen
+  Worker worker_;                    // the last member: stops before the others go
 };
 
 } // namespace lazyplug

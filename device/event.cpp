@@ -90,6 +90,12 @@ void stamp_reached_events(c10::Stream stream) {
 
 double elapsed_ms(const Event& start, const Event& end) {
   TORCH_CHECK_VALUE(start.timing_ && end.timing_, "Both events must be created with argument 'enable_timing=True'.");
+  // The worker first counts what has run, then gives the time; a reader may come in between.
+  for (const Event* event : {&start, &end}) {
+    if (event->stream_) {
+      stamp_reached_events(*event->stream_);
+    }
+  }
   std::lock_guard<std::mutex> lock(stamp_mutex());
   TORCH_CHECK(start.reached_at_ && end.reached_at_, "Both events must be completed before calculating elapsed time.");
   return std::chrono::duration<double, std::milli>(*end.reached_at_ - *start.reached_at_).count();

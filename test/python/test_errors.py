@@ -260,3 +260,20 @@ def test_wrong_arguments_to_the_package():
         torch_lazyplug.debug.get_tensors_text([3])
     assert torch_lazyplug.metrics.counter_value("no such counter") is None
     assert_device_works()
+
+
+@pytest.mark.lazy_only
+def test_an_error_behind_one_that_was_read_is_raised_by_who_waits():
+    def failed(index):
+        return torch.zeros(1000, device=DEVICE)[torch.full((600,), index, device=DEVICE)]
+
+    stream = torch.lazy.Stream()
+    with stream:
+        first, second = failed(2001), failed(2002)
+        with pytest.raises(IndexError, match="2001"):
+            first.cpu()
+    with pytest.raises(IndexError, match="2002"):
+        stream.synchronize()
+    stream.synchronize()
+    with pytest.raises(IndexError, match="2002"):
+        second.cpu()

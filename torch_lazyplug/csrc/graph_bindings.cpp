@@ -115,6 +115,7 @@ void init_graph_bindings(py::module& m) {
   lazy.def("_dump_ir_cache", wrap_pybind_function_no_gil(dump_graphs));
   lazy.def("_latest_graph_dot", wrap_pybind_function_no_gil(latest_graph_dot));
   lazy.def("_is_pending", wrap_pybind_function_no_gil(is_pending));
+  lazy.def("_is_ready", wrap_pybind_function_no_gil(is_ready));
   lazy.def("_get_graph_hash", wrap_pybind_function([](const std::vector<at::Tensor>& tensors) {
              return py::bytes([&] {
                const py::gil_scoped_release release;
