@@ -5,6 +5,21 @@
 #include <torch/library.h>
 
 namespace lazyplug {
+namespace {
+
+// A copy with this layout, byte for byte: memory that was written through a view
+// of another dtype may hold booleans other than 0 and 1, which kernels change.
+at::Tensor arrange(const at::Tensor& tensor, const Geometry& layout) {
+  at::Tensor copy = empty(layout);
+  if (layout.dtype == at::kBool) {
+    copy.view(at::kByte).copy_(tensor.view(at::kByte));
+  } else {
+    copy.copy_(tensor);
+  }
+  return copy;
+}
+
+} // namespace
 
 at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
   TORCH_INTERNAL_ASSERT(
@@ -18,9 +33,7 @@ at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
       layout.same_memory(tensor.sizes(), tensor.strides())) {
     return tensor;
   }
-  at::Tensor copy = empty(layout);
-  copy.copy_(tensor);
-  return copy;
+  return arrange(tensor, layout);
 }
 
 at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Geometry& view) {
@@ -56,9 +69,7 @@ at::Tensor own(at::Tensor base, const Geometry& layout) {
   if (arranged.use_count() == 1 && arranged.storage().use_count() == 1) {
     return arranged;
   }
-  at::Tensor copy = empty(layout);
-  copy.copy_(arranged);
-  return copy;
+  return arrange(arranged, layout);
 }
 
 at::Tensor empty(const Geometry& layout) {

@@ -25,7 +25,7 @@ def mark_step(device, wait=False):
 
 @functools.lru_cache(None)
 def compiled(code):
-    """The code as a function of the device and the arguments."""
+    """The code as a function of the device and the arguments, some of which it may not use."""
     count = max((int(n) + 1 for n in re.findall(r"{(\d+)}", code)), default=0)
     names = [f"_{i}" for i in range(count)]
     text = code.format(*names)
@@ -35,7 +35,7 @@ def compiled(code):
     except SyntaxError:
         pass  # a statement
     scope = {"torch": torch, "F": torch.nn.functional, "second": second, "mark_step": mark_step}
-    exec(f"def function({', '.join(['device', *names])}):\n    {text}", scope)
+    exec(f"def function({', '.join(['device', *names, '*unused'])}):\n    {text}", scope)
     return scope["function"]
 
 

@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from . import catalog, views
+from . import catalog, featured, views
 from .execute import Machine
 from .program import Index, Program, Ref, Statement
 
@@ -499,10 +499,15 @@ class Generator:
         for _ in range(rng.randint(2, 3)):
             self.leaf()
         length = rng.randint(8, 22)
+        features = featured.features_of(seed)
         for _ in range(60):
             if len(self.blocks[0]) >= length:
                 break
             self.step()
+            if features and rng.random() < 0.5:
+                featured.add_feature(self, features.pop())
+        for row in features:
+            featured.add_feature(self, row)
         late = rng.random() < 0.5
         return Program(seed, tuple(self.blocks[0]), 2 if rng.random() < 0.25 else 1, late)
 

@@ -42,3 +42,16 @@ def reproducible():
     # What a failed test left pending must not run, or raise, inside the next one.
     with contextlib.suppress(Exception):
         helpers.finish_pending()
+
+
+@pytest.fixture
+def blocking():
+    """Each op runs when it is recorded."""
+    if not helpers.IS_LAZY:
+        yield
+        return
+    import torch_lazyplug
+
+    torch_lazyplug.config.set_launch_blocking(True)
+    yield
+    torch_lazyplug.config.set_launch_blocking(False)

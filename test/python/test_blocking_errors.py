@@ -3,19 +3,8 @@
 import pytest
 import torch
 from composed import same_on_both
-from helpers import IS_LAZY
 
-
-@pytest.fixture(autouse=True)
-def blocking():
-    if not IS_LAZY:
-        yield
-        return
-    import torch_lazyplug
-
-    torch_lazyplug.config.set_launch_blocking(True)
-    yield
-    torch_lazyplug.config.set_launch_blocking(False)
+pytestmark = pytest.mark.usefixtures("blocking")
 
 
 def values(device):
