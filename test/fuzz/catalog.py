@@ -5,6 +5,12 @@ def _names(text):
     return text.split()
 
 
+def along_dim(op, arguments):
+    """A call that reduces {0} along {1}."""
+    subject = "{0}.contiguous()" if op in DENSE_ONLY else "{0}"
+    return f"torch.{op}({subject}, {arguments})"
+
+
 UNARY = _names("""
 abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
 atanh sigmoid erf erfc floor ceil round trunc frac sign sgn reciprocal square logical_not bitwise_not conj_physical
@@ -45,8 +51,13 @@ FULL_REDUCTIONS = _names("""
 sum prod mean max min amax amin any all std var median nansum argmax argmin count_nonzero norm
 nanmedian""")
 PAIR_REDUCTIONS = _names("max min median mode sort cummax cummin nanmedian")
+# Of expanded tensors, their CPU kernels return memory that nobody wrote.
+DENSE_ONLY = {"median", "nanmedian"}
 SCANS = _names("cumsum cumprod logcumsumexp softmax log_softmax")
 WITH_KEEPDIM = set(REDUCTIONS) - {"count_nonzero", "norm"} | {"max", "min", "median", "mode", "nanmedian"}
+
+# Without elements, its result counts as written once on the CPU, where zeros are made of two ops.
+TRAPEZOID = "torch.trapezoid({0})"
 
 # One tensor in, a new one out.
 RESHUFFLES = [
@@ -70,7 +81,7 @@ RESHUFFLES = [
     "F.one_hot({0} == 1)",
     "torch.nonzero({0})",
     "torch.unique({0})",
-    "torch.trapezoid({0})",
+    TRAPEZOID,
     "torch.argsort({0}, dim={1}, stable=True)",
     "torch.bincount({0}.flatten())",
     "torch.histc({0}, 4)",

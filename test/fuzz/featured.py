@@ -33,7 +33,7 @@ def companion(generator, name):
 
 def _reduction(name):
     keep = ", keepdim={2}" if name in catalog.WITH_KEEPDIM else ""
-    return f"torch.{name}({{0}}, dim={{1}}{keep})"
+    return catalog.along_dim(name, "dim={1}" + keep)
 
 
 # template, function that draws its arguments, number of results (none: it writes its first argument)
@@ -59,11 +59,19 @@ def features_of(seed):
     return [TABLE[(seed * PER_PROGRAM + i) % len(TABLE)] for i in range(PER_PROGRAM)]
 
 
+def _has_many(tensor):
+    return tensor.numel() > 1
+
+
+def _has_many_floats(tensor):
+    return tensor.numel() > 1 and tensor.dtype.is_floating_point
+
+
 def add_feature(generator, row):
     """Tries the op on several tensors, until the CPU accepts one."""
     code, draw, results = row
     for attempt in range(ATTEMPTS):
-        name = generator.tensor(lambda t: t.numel() > 1 and (attempt < 2 or t.dtype.is_floating_point))
+        name = generator.tensor(_has_many_floats if attempt > 1 else _has_many)
         if name is None:
             generator.leaf()
         elif generator.add(code, *draw(generator, name), results=results, writes=() if results else (name,)):

@@ -255,7 +255,7 @@ class Generator:
             rest += ", dtype={3}"
         where = "dim={1}" if op in ("std", "var", "norm") else "{1}"
         rest = rest.replace(", {2}", ", keepdim={2}")
-        self.add(f"torch.{op}({{0}}, {where}{rest})", Ref(name), dim, keep, torch.float64, results=results)
+        self.add(catalog.along_dim(op, where + rest), Ref(name), dim, keep, torch.float64, results=results)
 
     def reshuffle(self):
         name = self.tensor()
