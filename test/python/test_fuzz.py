@@ -9,7 +9,7 @@ import pytest
 from helpers import DEVICE
 
 TESTS = Path(__file__).resolve().parents[1]
-PROGRAMS = 1500
+PROGRAMS = 1000
 
 
 def fuzz(*options, directory):
