@@ -101,9 +101,29 @@ class AutocastKernel final : public c10::OperatorKernel {
   const Policy policy_;
 };
 
+const c10::DispatchKeySet kBelowAutocast(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::AutocastPrivateUse1);
+
+// On the CPU, oneDNN runs a whole layer, whose policy is then what counts; but layers with projections fall apart into
+// ops.
+class LstmKernel final : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+    const auto state = torch::jit::peek(*stack, 1, op.schema().arguments().size()).toTensorVector();
+    if (state.size() == 2 && state[0].sizes() == state[1].sizes()) {
+      whole_layer_(op, keys, stack);
+    } else {
+      op.redispatchBoxed(keys & kBelowAutocast, stack);
+    }
+  }
+
+ private:
+  AutocastKernel whole_layer_{Policy::kFast};
+};
+
 } // namespace
 
 void register_autocast_ops(torch::Library& library) {
+  library.impl("lstm.input", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<LstmKernel>()));
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);

@@ -133,6 +133,9 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::vdot", "native"},
     {"aten::_pack_padded_sequence", "composes views and cat; lengths and batch sizes are on the CPU"},
     {"aten::_pack_padded_sequence_backward", "composes views and copies; batch sizes are on the CPU"},
+    // There is no CPU kernel.
+    {"aten::_scaled_dot_product_fused_attention_overrideable", "native"},
+    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", "native"},
     // CPU kernels draw from the global generator, not from an argument.
     {"aten::native_dropout", "composed, so that it draws from the device's generator"},
 };

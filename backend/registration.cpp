@@ -62,6 +62,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("dot", native::dot);
   m.impl("vdot", native::vdot);
   m.impl("native_dropout", native::native_dropout);
+  m.impl("_scaled_dot_product_fused_attention_overrideable", native::fused_attention);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", native::fused_attention_backward);
   m.impl("_thnn_fused_lstm_cell", native::fused_lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", native::fused_gru_cell);

@@ -254,9 +254,9 @@ class Actor:
             except IndexError as error:
                 raised = _index_in(error)
                 self.program.raised_by_waits.append(raised)
-                for indices in self.unseen.values():
-                    if raised in indices:
-                        indices.clear()
+                for index, stream, _ in self.failed:
+                    if index == raised:
+                        self.unseen.pop(stream, None)  # with it, the stream forgets those behind it
 
     def expect_ready(self, results, problem):
         if not all(torch_lazyplug._C._lazy._is_ready(result) for result in results):

@@ -58,7 +58,7 @@ def run(device, dtype, op, args, kwargs):
 def test_the_same_ops_as_on_the_cpu():
     cpu = autocast_ops("AutocastCPU")
     assert len(cpu) > 100
-    assert autocast_ops("AutocastPrivateUse1") == cpu
+    assert autocast_ops("AutocastPrivateUse1") == cpu | {"aten::lstm.input"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -260,3 +260,30 @@ def test_nothing_warns():
         torch.amp.GradScaler(DEVICE)
         with torch.autocast(DEVICE):
             assert torch.get_autocast_dtype(DEVICE) in DTYPES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}, {"proj_size": 3}],
+    ids=["plain", "deep", "no bias", "projections"],
+)
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
+def test_lstm_layers_have_the_dtype_of_the_region(options):
+    lstm = torch.nn.LSTM(4, 6, **options)
+    x = torch.randn(5, 3, 4)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = lstm(x)
+    lstm.to(DEVICE)
+    with torch.no_grad(), torch.autocast(DEVICE, dtype=torch.bfloat16), work() as done:
+        actual = lstm(x.to(DEVICE))
+    assert done.fallbacks == 0
+    assert_same(actual, expected, rtol=2e-2, atol=1e-2)
+
+
+def test_lstm_gradients_under_autocast():
+    lstm = torch.nn.LSTM(4, 6).to(DEVICE)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        output, (hidden, cell) = lstm(torch.randn(5, 3, 4, device=DEVICE))
+    assert {output.dtype, hidden.dtype, cell.dtype} == {torch.bfloat16}
+    (output.float().sum() + cell.float().sum()).backward()
+    assert all(p.grad.dtype is torch.float32 and p.grad.isfinite().all() for p in lstm.parameters())

@@ -142,7 +142,7 @@ def is_tf32_supported() -> bool:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that ``torch.autocast("lazy")`` accepts."""
-    return [torch.bfloat16, torch.float16]
+    return [torch.float16, torch.bfloat16]
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
