@@ -211,9 +211,14 @@ bool is_predictable(const Call& call, const c10::Stack& stack) {
   return !call.op->random() && !call.any_shared_storage;
 }
 
-// Null if a return is not a strided tensor.
-c10::intrusive_ptr<Signature>
-make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& results, c10::DeviceType device) {
+// Null if a return is not a strided tensor. What warns is not predicted, for it
+// warns each time.
+c10::intrusive_ptr<Signature> make_signature(
+    const Call& call,
+    const c10::Stack& stack,
+    const c10::Stack& results,
+    c10::DeviceType device,
+    bool is_silent) {
   auto signature = c10::make_intrusive<Signature>();
   signature->op = call.op;
   signature->key = call.key;
@@ -239,7 +244,7 @@ make_signature(const Call& call, const c10::Stack& stack, const c10::Stack& resu
   }
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
-  signature->predictable = is_predictable(call, stack);
+  signature->predictable = is_silent && is_predictable(call, stack);
   finish_hash(*signature);
   return signature;
 }
@@ -370,7 +375,7 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   }
   switch (find_resized(call, arguments)) {
     case Resized::kNone:
-      inference.signature = make_signature(call, stack, results, device);
+      inference.signature = make_signature(call, stack, results, device, inference.warnings.empty());
       break;
     case Resized::kOut:
       // Whether an op accepts that depends on what it checks before it resizes:
@@ -447,14 +452,22 @@ Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inf
   }
 }
 
+// A call that writes in place has the results that it was given.
+bool is_in_place(const Call& call) {
+  const auto& aliases = call.op->return_aliases();
+  const auto is_out = [](const TensorArg& arg) { return arg.out; };
+  return call.any_written && std::none_of(call.tensors.begin(), call.tensors.end(), is_out) &&
+         std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
+}
+
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   if (call.op->infer_on_cpu()) {
     return ask_cpu(call, stack);
   }
   try {
     return refine_on_cpu(call, stack, run_on_stand_ins(call, stack, c10::kMeta));
-  } catch (const c10::NotImplementedError&) {
-    return {}; // there is no Meta kernel: never ask again
+  } catch (const c10::NotImplementedError&) { // there is no Meta kernel
+    return is_in_place(call) ? ask_cpu(call, stack) : Inference();
   }
 }
 
@@ -476,7 +489,7 @@ Inference infer(const Call& call, const c10::Stack& stack) {
     // Most likely the user's mistake. The eager kernel will say it best.
     return {.error = std::current_exception()};
   }
-  if (inference.resized.empty()) {
+  if (inference.resized.empty() && inference.warnings.empty()) {
     signature_cache().insert(call.key, inference.signature);
   }
   return inference;
