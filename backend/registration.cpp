@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "backend/autocast.h"
+#include "backend/collectives.h"
 #include "backend/composed_ops.h"
 #include "backend/device_context.h"
 #include "backend/fast_ops.h"
@@ -68,6 +69,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", native::fused_gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", native::fused_gru_cell_backward);
+}
+
+TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {
+  register_collectives(m);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {

@@ -51,6 +51,9 @@ MISSING = {
         MemPool use_mem_pool CUDAPluggableAllocator change_current_allocator
         caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable""",
     "there are no streams or contexts of other libraries": "ExternalStream get_stream_from_external GreenContext",
+    "pinned memory has no figures of its own": """
+        host_memory_stats host_memory_stats_as_nested_dict
+        reset_peak_host_memory_stats reset_accumulated_host_memory_stats""",
     "the CUDA runtime's; the deferred error is `torch.lazy.DeferredLazyCallError`": """
         cudart cudaStatus CudaError DeferredCudaCallError check_error""",
     "CUDA's libraries and compilers; kernels are the CPU's": """

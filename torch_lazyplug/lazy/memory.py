@@ -15,6 +15,7 @@ from torch_lazyplug.lazy._state import _lazy_init, is_initialized
 from torch_lazyplug.lazy._utils import DeviceLike, _get_device_index
 
 __all__ = [
+    "OutOfMemoryError",
     "empty_cache",
     "get_allocator_backend",
     "get_per_process_memory_fraction",
@@ -32,6 +33,8 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
+
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def _index(device: DeviceLike) -> int:
@@ -55,7 +58,8 @@ def memory_stats(device: DeviceLike = None) -> "OrderedDict[str, Any]":
 
     A key is a figure (``allocation``, ``allocated_bytes``, ``reserved_bytes``, ``segment``), ``all``, ``small_pool`` or
     ``large_pool`` (blocks of 1 MiB or more), and ``current``, ``peak``, ``allocated`` (in total) or ``freed``.
-    Reserved memory and segments have figures for ``all`` only.
+    Reserved memory and segments have figures for ``all`` only. Blocks are active as long as they are allocated, and
+    none is split, so ``inactive_split`` stays zero; so does ``requested_bytes``: a block does not know what was asked.
     """
     return torch.accelerator.memory_stats(_index(device))
 

@@ -34,5 +34,5 @@ def probe(group: str, text: str, openreg: bool = True):
 
 
 # In the order of the document.
-for _name in ("devices", "streams", "tensors", "training", "files", "data", "compilers"):
+for _name in ("devices", "streams", "memory", "tensors", "layouts", "training", "files", "data", "compilers"):
     importlib.import_module(f"parity.{_name}")

@@ -178,21 +178,24 @@ def deterministic(d, m):
 # Random numbers ------------------------------------------------------------------------------------------------------
 
 
+def assert_repeats(draw, restart):
+    """The same numbers come after each restart, and others without one."""
+    restart()
+    first = draw().cpu()
+    restart()
+    assert torch.equal(draw().cpu(), first)
+    assert not torch.equal(draw().cpu(), first)
+
+
 @probe(RANDOM, "torch.manual_seed(0)")
 def manual_seed(d, m):
-    torch.manual_seed(0)
-    first = torch.rand(4, device=d).cpu()
-    torch.manual_seed(0)
-    assert torch.equal(torch.rand(4, device=d).cpu(), first)
-    assert not torch.equal(torch.rand(4, device=d).cpu(), first)
+    assert_repeats(lambda: torch.rand(4, device=d), lambda: torch.manual_seed(0))
 
 
 @probe(RANDOM, "torch.cuda.manual_seed(0)")
 def device_seed(d, m):
-    m.manual_seed(5)
-    first = torch.randn(4, device=d).cpu()
-    m.manual_seed_all(5)
-    assert torch.equal(torch.randn(4, device=d).cpu(), first)
+    for seed in (m.manual_seed, m.manual_seed_all):
+        assert_repeats(lambda: torch.randn(4, device=d), lambda: seed(5))  # noqa: B023
 
 
 @probe(RANDOM, "torch.cuda.seed(); torch.cuda.initial_seed()")
@@ -206,17 +209,13 @@ def random_seed(d, m):
 @probe(RANDOM, "torch.cuda.get_rng_state()")
 def rng_state(d, m):
     state = m.get_rng_state()
-    first = torch.rand(4, device=d).cpu()
-    m.set_rng_state(state)
-    assert torch.equal(torch.rand(4, device=d).cpu(), first)
+    assert_repeats(lambda: torch.rand(4, device=d), lambda: m.set_rng_state(state))
 
 
 @probe(RANDOM, "torch.cuda.get_rng_state_all()")
 def rng_state_all(d, m):
     states = m.get_rng_state_all()
-    first = torch.rand(4, device=d).cpu()
-    m.set_rng_state_all(states)
-    assert torch.equal(torch.rand(4, device=d).cpu(), first)
+    assert_repeats(lambda: torch.rand(4, device=d), lambda: m.set_rng_state_all(states))
 
 
 @probe(RANDOM, "torch.cuda.default_generators", openreg=False)
@@ -234,9 +233,7 @@ def generator(d, m):
 def generator_state(d, m):
     g = torch.Generator(d).manual_seed(1)
     state = g.get_state()
-    first = torch.rand(3, device=d, generator=g).cpu()
-    g.set_state(state)
-    assert torch.equal(torch.rand(3, device=d, generator=g).cpu(), first)
+    assert_repeats(lambda: torch.rand(3, device=d, generator=g), lambda: g.set_state(state))
 
 
 @probe(RANDOM, "generator.graphsafe_get_state(), generator.clone_state()", openreg=False)
