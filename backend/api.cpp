@@ -143,18 +143,7 @@ at::Tensor memory_alias(const at::Tensor& tensor, bool on_cpu) {
   if (on_cpu) {
     return cpu;
   }
-  c10::DataPtr data(
-      cpu.storage().mutable_data(),
-      new c10::Storage(cpu.storage()),
-      [](void* owner) { delete static_cast<c10::Storage*>(owner); },
-      tensor.device());
-  c10::Storage storage(
-      c10::Storage::use_byte_size_t(),
-      cpu.storage().nbytes(),
-      std::move(data),
-      /*allocator=*/nullptr,
-      /*resizable=*/false);
-  return make_lazy_tensor(std::move(storage), Geometry::of(*tensor.unsafeGetTensorImpl()));
+  return make_lazy_tensor(alias_storage(cpu.storage(), tensor.device()), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 } // namespace lazyplug

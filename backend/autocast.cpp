@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "backend/op_registry.h"
 #include "device/runtime.h"
 
 namespace lazyplug {
@@ -124,14 +125,12 @@ class LstmKernel final : public c10::OperatorKernel {
 
 void register_autocast_ops(torch::Library& library) {
   library.impl("lstm.input", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<LstmKernel>()));
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findOp(name);
-    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU) && name.name.starts_with("aten::")) {
+  for (const c10::OperatorHandle& op : aten_ops()) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU)) {
       library.impl(
-          c10::toString(name).c_str(),
+          c10::toString(op.operator_name()).c_str(),
           torch::CppFunction::makeFromBoxedKernel(
-              c10::BoxedKernel::makeFromFunctor(std::make_unique<AutocastKernel>(policy_of(*op)))));
+              c10::BoxedKernel::makeFromFunctor(std::make_unique<AutocastKernel>(policy_of(op)))));
     }
   }
 }

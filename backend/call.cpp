@@ -96,7 +96,7 @@ class CallReader {
     if (auto* storage = LazyStorageImpl::of(&tensor)) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
-      call_.any_shared_storage |= call_.op->writes() && shares_storage(*storage, written);
+      call_.any_shared_storage |= call_.op->writes() && shares_written_storage(call_.tensors, *storage, written);
     } else {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;
@@ -146,16 +146,6 @@ class CallReader {
     for (int64_t stride : tensor.strides()) {
       add_word(static_cast<uint64_t>(stride));
     }
-  }
-
-  // With an earlier argument, and one of the two is written.
-  bool shares_storage(const LazyStorageImpl& storage, bool written) const {
-    for (const TensorArg& other : call_.tensors) {
-      if (other.tensor && (written || other.written) && LazyStorageImpl::of(other.tensor) == &storage) {
-        return true;
-      }
-    }
-    return false;
   }
 
   // Kernels that write check whether their arguments overlap, so it matters
@@ -267,16 +257,6 @@ class CallReader {
     call_.crosses_devices = true;
   }
 
-  [[noreturn]] static void raise_two_devices(c10::Device first, c10::Device second) {
-    TORCH_CHECK(
-        false,
-        "Expected all tensors to be on the same device, but found at least two devices, ",
-        first,
-        " and ",
-        second,
-        "!");
-  }
-
   c10::Device device_name() const {
     return {kLazyDevice, static_cast<c10::DeviceIndex>(call_.device)};
   }
@@ -289,6 +269,16 @@ class CallReader {
 };
 
 } // namespace
+
+void raise_two_devices(c10::Device first, c10::Device second) {
+  TORCH_CHECK(
+      false,
+      "Expected all tensors to be on the same device, but found at least two devices, ",
+      first,
+      " and ",
+      second,
+      "!");
+}
 
 Call read_call(const OpInfo& op, const c10::Stack& stack) {
   return CallReader(op).read(stack);

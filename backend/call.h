@@ -35,6 +35,9 @@ struct Call {
   const char* obstacle = nullptr;
 };
 
+// What eager raises when tensors are on different devices.
+[[noreturn]] void raise_two_devices(c10::Device first, c10::Device second);
+
 // Reads the arguments on top of `stack`. Raises what eager raises when tensors
 // are on different devices, unless the op has a composite kernel.
 Call read_call(const OpInfo& op, const c10::Stack& stack);

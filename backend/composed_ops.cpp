@@ -158,11 +158,10 @@ const Kind& kind_of(c10::DispatchKey key) {
 
 void register_composed_ops(torch::Library& library, c10::DispatchKey key) {
   const Kind& kind = kind_of(key);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findOp(name);
-    if (op && op->hasSchema() && name.name.starts_with("aten::") && has_kernel_on_cpu(kind, *op)) {
-      library.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_for(kind, *op)));
+  for (const c10::OperatorHandle& op : aten_ops()) {
+    if (has_kernel_on_cpu(kind, op)) {
+      const std::string name = c10::toString(op.operator_name());
+      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_for(kind, op)));
     }
   }
 }

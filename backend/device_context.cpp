@@ -172,12 +172,17 @@ void DeviceContext::settle(LazyStorageImpl& storage) {
 
 // ---- storages ----
 
-void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
-  Remains remains; // outlives the lock
-  const Lock lock(mutex_);
+// What the storage waits for will not be its contents.
+void DeviceContext::drop_pending(LazyStorageImpl& storage) {
   if (storage.slot_ != LazyStorageImpl::kNoSlot) {
     storage.stream_->drop(storage);
   }
+}
+
+void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
+  Remains remains; // outlives the lock
+  const Lock lock(mutex_);
+  drop_pending(storage);
   storage.epoch_ = 0;
   storage.failure_ = nullptr;
   remains = storage.set_available(std::move(memory));
@@ -246,9 +251,7 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
     Remains remains; // outlives the lock
     const Lock lock(storage.context().mutex_);
     if (storage.state_ == LazyStorageImpl::State::kUnallocated || storage.nbytes() == 0) {
-      if (storage.slot_ != LazyStorageImpl::kNoSlot) {
-        storage.stream_->drop(storage);
-      }
+      drop_pending(storage);
       remains = storage.set_unallocated(nbytes);
       return;
     }
@@ -271,9 +274,7 @@ void DeviceContext::forget(LazyStorageImpl& storage) {
   // In a forked child the lock may be held for ever.
   if (storage.slot_ != LazyStorageImpl::kNoSlot && !is_in_bad_fork()) {
     const Lock lock(mutex_);
-    if (storage.slot_ != LazyStorageImpl::kNoSlot) {
-      storage.stream_->drop(storage);
-    }
+    drop_pending(storage);
   }
 }
 
@@ -320,10 +321,7 @@ void DeviceContext::flush_stream(c10::StreamId id) {
 }
 
 void DeviceContext::synchronize() {
-  ensure_initialized();
-  for (StreamContext* stream : streams()) {
-    submit(*stream, /*wake=*/true);
-  }
+  flush();
   for (StreamContext* stream : streams()) {
     submit_and_wait(*stream);
   }

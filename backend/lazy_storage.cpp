@@ -137,6 +137,20 @@ at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry) {
   return make_tensor(std::move(storage), geometry, c10::DispatchKey::PrivateUse1);
 }
 
+c10::Storage alias_storage(const c10::Storage& owner, c10::Device device) {
+  c10::DataPtr data(
+      owner.mutable_data(),
+      new c10::Storage(owner),
+      [](void* context) { delete static_cast<c10::Storage*>(context); },
+      device);
+  return c10::Storage(
+      c10::Storage::use_byte_size_t(),
+      owner.nbytes(),
+      std::move(data),
+      /*allocator=*/nullptr,
+      /*resizable=*/false);
+}
+
 void register_lazy_storage() {
   c10::SetStorageImplCreate(kLazyDevice, create_storage);
 }

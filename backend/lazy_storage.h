@@ -119,6 +119,9 @@ bool is_lazy(const at::TensorBase& tensor);
 // A tensor on a lazy storage.
 at::Tensor make_lazy_tensor(c10::Storage storage, const Geometry& geometry);
 
+// A stock storage of `device` over the memory of `owner`, which it keeps alive.
+c10::Storage alias_storage(const c10::Storage& owner, c10::Device device);
+
 // Installs LazyStorageImpl as the storage of all tensors on the device.
 void register_lazy_storage();
 

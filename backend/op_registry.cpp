@@ -23,4 +23,20 @@ const OpInfo& op_info(const char* name, const char* overload) {
   return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
 }
 
+const std::vector<c10::OperatorHandle>& aten_ops() {
+  static const auto* ops = [] {
+    auto* handles = new std::vector<c10::OperatorHandle>();
+    auto& dispatcher = c10::Dispatcher::singleton();
+    for (const auto& name : dispatcher.getAllOpNames()) {
+      if (name.name.starts_with("aten::")) {
+        if (const auto handle = dispatcher.findSchema(name)) {
+          handles->push_back(*handle);
+        }
+      }
+    }
+    return handles;
+  }();
+  return *ops;
+}
+
 } // namespace lazyplug

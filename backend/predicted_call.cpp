@@ -101,7 +101,7 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
     ranges_.add(impl);
   }
   if (impl.key_set().has(c10::DispatchKey::Python) || !expected.matches_apart_from_offset(impl) ||
-      (storage && is_shared(*storage, written))) {
+      (storage && !signature_.written.empty() && shares_written_storage(tensors_, *storage, written))) {
     return false;
   }
   tensors_.push_back({&impl, written, false});
@@ -119,16 +119,6 @@ bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& exa
   scalars_.push_back(scalar);
   ranges_.add(scalar);
   return same_type(scalar, example);
-}
-
-// With an earlier argument, and one of the two is written.
-bool PredictedCall::is_shared(const LazyStorageImpl& storage, bool written) const {
-  for (size_t i = 0; !signature_.written.empty() && i < tensors_.size(); ++i) {
-    if (tensors_[i].tensor && (written || tensors_[i].written) && LazyStorageImpl::of(tensors_[i].tensor) == &storage) {
-      return true;
-    }
-  }
-  return false;
 }
 
 } // namespace lazyplug

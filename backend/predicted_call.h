@@ -61,7 +61,6 @@ class PredictedCall {
   bool add_operand(const at::Tensor& tensor);
   bool add_operands(const c10::IValue& list, uint32_t count);
   bool add_scalar(const c10::IValue& scalar, const c10::IValue& example);
-  bool is_shared(const LazyStorageImpl& storage, bool written) const;
 
   const Signature& signature_;
   const DeviceContext& context_;

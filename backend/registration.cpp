@@ -22,14 +22,12 @@ namespace lazyplug {
 namespace {
 
 void register_traced_ops(torch::Library& library) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto handle = dispatcher.findOp(name);
-    if (handle && handle->hasSchema() && name.name.starts_with("aten::") && is_traced(*handle) && !is_fast_op(name)) {
+  for (const c10::OperatorHandle& op : aten_ops()) {
+    if (is_traced(op) && !is_fast_op(op.operator_name())) {
       library.impl(
-          c10::toString(name).c_str(),
+          c10::toString(op.operator_name()).c_str(),
           torch::CppFunction::makeFromBoxedKernel(
-              c10::BoxedKernel::makeFromFunctor(std::make_unique<TracerKernel>(op_info(*handle)))));
+              c10::BoxedKernel::makeFromFunctor(std::make_unique<TracerKernel>(op_info(op)))));
     }
   }
 }

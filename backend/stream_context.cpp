@@ -40,6 +40,12 @@ bool is_unseen(const FailurePtr& failure) {
 
 } // namespace
 
+bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl& storage, bool written) {
+  return std::any_of(args.begin(), args.end(), [&](const TensorArg& other) {
+    return other.tensor && (written || other.written) && LazyStorageImpl::of(other.tensor) == &storage;
+  });
+}
+
 StreamContext::StreamContext(c10::DeviceIndex device, c10::StreamId id)
     : device_(device), id_(id), epoch_(next_epoch()), worker_(worker_name(device, id)) {}
 
@@ -180,10 +186,8 @@ Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) 
 }
 
 void StreamContext::drop(LazyStorageImpl& storage) {
-  if (storage.slot_ != LazyStorageImpl::kNoSlot) {
-    pending_[storage.slot_].reset();
-    storage.slot_ = LazyStorageImpl::kNoSlot;
-  }
+  pending_[storage.slot_].reset();
+  storage.slot_ = LazyStorageImpl::kNoSlot;
 }
 
 void StreamContext::settle_leaves() {

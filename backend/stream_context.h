@@ -19,6 +19,10 @@ struct TensorArg {
   bool out = false; // passed as out=
 };
 
+// Whether a tensor shares its storage with one of these, and one of the two is
+// written.
+bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl& storage, bool written);
+
 // The fresh outputs of a call.
 using Outputs = c10::SmallVector<at::Tensor, 2>;
 
@@ -67,7 +71,7 @@ class StreamContext {
   }
   void settle_leaves();
 
-  // A storage that waits for this trace dies, or gets other contents.
+  // A storage among the pending ones dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 
   // The first failure that nobody has seen. Neither it nor what failed before or
