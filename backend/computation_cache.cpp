@@ -3,6 +3,7 @@
 #include <map>
 
 #include "backend/recompiles.h"
+#include "backend/varying_sizes.h"
 #include "common/config.h"
 #include "common/logging.h"
 #include "lowering/subgraph.h"
@@ -73,7 +74,8 @@ CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> ro
   }
   misses.add();
   CachedGraphPtr graph = make_graph(hash, trace, roots);
-  note_compile(*graph);
+  note_compile(graph);
+  note_sizes(trace);
   // Visible to others only now that it is complete.
   return computation_cache().insert(hash, std::move(graph));
 }

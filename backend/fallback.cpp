@@ -247,14 +247,7 @@ at::Tensor foreign_alias(const at::Tensor& tensor) {
       tensor.layout(),
       " tensor on ",
       tensor.device());
-  const c10::Storage& owner = tensor.storage();
-  c10::DataPtr data(
-      owner.mutable_data(),
-      new c10::Storage(owner),
-      [](void* context) { delete static_cast<c10::Storage*>(context); },
-      c10::Device(c10::kCPU));
-  c10::Storage memory(c10::Storage::use_byte_size_t(), owner.nbytes(), std::move(data), nullptr, false);
-  return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
+  return make_cpu_tensor(alias_storage(tensor.storage(), c10::kCPU), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 void refuse(const OpInfo& op, const char* reason) {
@@ -286,6 +279,13 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   if (!forced) {
     warn(op, reason);
   }
+}
+
+void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
+  static Counter& runs = counter("RunAtOnce");
+  const SyncCause cause(reason);
+  CpuCall(op, stack).run();
+  runs.add();
 }
 
 at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {

@@ -13,6 +13,9 @@ namespace lazyplug {
 // counted.
 void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason);
 
+// The same for an op that could be recorded as well; counted as "RunAtOnce".
+void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason);
+
 // A CPU tensor over the memory of a lazy one, which is made available first.
 // If the memory is to be written, pending work that reads it runs first.
 at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);

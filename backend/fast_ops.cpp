@@ -17,10 +17,10 @@ predict_unboxed(const OpInfo& op, const at::Tensor& first, const Args&... args) 
 }
 
 template <typename... Args>
-c10::Stack trace_boxed(const OpInfo& op, const Args&... args) {
+c10::Stack trace_unpredicted_boxed(const OpInfo& op, const Args&... args) {
   c10::Stack stack;
   torch::jit::push(stack, args...);
-  trace(op, &stack);
+  trace_unpredicted(op, &stack);
   return stack;
 }
 
@@ -36,7 +36,7 @@ class FastKernel<at::Tensor(Args...)> final : public c10::OperatorKernel {
     if (auto predicted = predict_unboxed(op_, args...)) {
       return std::move(predicted->outputs.front());
     }
-    return trace_boxed(op_, args...).front().toTensor();
+    return trace_unpredicted_boxed(op_, args...).front().toTensor();
   }
 
  private:
@@ -49,7 +49,7 @@ class FastKernel<at::Tensor&(at::Tensor&, Args...)> final : public c10::Operator
   explicit FastKernel(const OpInfo& op) : op_(op) {}
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
     if (!predict_unboxed(op_, self, args...)) {
-      trace_boxed(op_, self, args...);
+      trace_unpredicted_boxed(op_, self, args...);
     }
     return self;
   }

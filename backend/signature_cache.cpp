@@ -1,8 +1,11 @@
 #include "backend/signature_cache.h"
 
+#include "backend/meta_kernels.h"
+#include "backend/varying_sizes.h"
 #include "common/config.h"
 #include "common/lru_cache.h"
 #include "common/metrics.h"
+#include "device/cpu_allocator.h"
 #include "device/runtime.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
@@ -361,13 +364,21 @@ bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, con
   return false;
 }
 
+void call_kernel(const OpInfo& op, c10::Stack* stack, c10::DeviceType device) {
+  if (const auto* kernel = device == c10::kMeta ? cpp_meta_kernel(op) : nullptr) {
+    kernel->callBoxed(op.handle(), c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  } else {
+    op.handle().callBoxed(stack);
+  }
+}
+
 // Runs the op on tensors without the data, and looks at what it returns.
 Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device, int fill = 0) {
   const ExecutionGuard guard;
   WarningCollector warnings;
   StandInArguments arguments(call, device, fill);
   c10::Stack results = arguments.make(stack);
-  call.op->handle().callBoxed(results);
+  call_kernel(*call.op, &results, device);
   Inference inference;
   inference.warnings = warnings.take();
   if (returns_empty_view(*call.op, arguments, results)) {
@@ -391,20 +402,6 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   return inference;
 }
 
-bool same_sizes(const std::vector<Geometry>& a, const std::vector<Geometry>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Geometry& x, const Geometry& y) {
-    return x.sizes == y.sizes;
-  });
-}
-
-// An argument that the CPU restrides, and Meta does not, is no contradiction.
-bool same_sizes(const Inference& meta, const Inference& cpu) {
-  if (!meta.resized.empty() || !cpu.resized.empty()) {
-    return meta.resized.empty() || same_sizes(meta.resized, cpu.resized);
-  }
-  return meta.signature && cpu.signature && same_sizes(meta.signature->outputs, cpu.signature->outputs);
-}
-
 // The first tensor is what is indexed, or masked.
 bool reads_mask(const Call& call) {
   return std::any_of(std::next(call.tensors.begin()), call.tensors.end(), [](const TensorArg& arg) {
@@ -412,14 +409,24 @@ bool reads_mask(const Call& call) {
   });
 }
 
-// Kernels of other libraries may do more than compute.
-bool is_cheap(const Call& call, const Inference& inference) {
-  constexpr int64_t kCheap = 8192; // elements
-  int64_t elements = call.num_elements;
-  for (size_t i = 0; inference.signature && i < inference.signature->outputs.size(); ++i) {
-    elements += inference.signature->outputs[i].numel();
-  }
-  return elements <= kCheap && call.op->base_name().starts_with("aten::");
+// A call that writes in place has the results that it was given.
+bool is_in_place(const Call& call) {
+  const auto& aliases = call.op->return_aliases();
+  const auto is_out = [](const TensorArg& arg) { return arg.out; };
+  return call.any_written && std::none_of(call.tensors.begin(), call.tensors.end(), is_out) &&
+         std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
+}
+
+constexpr int64_t kSmallCall = 8192; // elements
+
+// Whether a small call's CPU kernel may be asked instead of its Meta kernel.
+// Results whose shapes depend on data, or that Meta refuses to predict, may
+// differ for other data. Kernels of other libraries may do more than compute.
+bool may_ask_cpu(const Call& call) {
+  const OpInfo& op = *call.op;
+  return !call.tensors.empty() && call.num_elements <= kSmallCall && op.base_name().starts_with("aten::") &&
+         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
+         !(op.shape_may_depend_on_data() && reads_mask(call));
 }
 
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
@@ -432,42 +439,33 @@ Inference ask_cpu(const Call& call, const c10::Stack& stack) {
   }
 }
 
-// Meta kernels do not always predict the strides of the CPU's, nor check what
-// these check. Where that is cheap, the CPU kernel itself is asked.
-Inference refine_on_cpu(const Call& call, const c10::Stack& stack, Inference inference) {
-  if (!is_cheap(call, inference) || (call.op->shape_may_depend_on_data() && reads_mask(call))) {
-    return inference;
-  }
+Inference ask_meta(const Call& call, const c10::Stack& stack) {
   try {
-    Inference exact = ask_cpu(call, stack);
-    if (!exact.resized.empty()) {
-      // Meta kernels in Python have already shown that they resize.
-      exact.warnings = inference.warnings;
-    }
-    // Zeros may have other results only where those depend on data.
-    return !call.op->shape_may_depend_on_data() || same_sizes(inference, exact) ? exact : inference;
-  } catch (...) {
-    inference.on_trial = true;
-    return inference;
+    return run_on_stand_ins(call, stack, c10::kMeta);
+  } catch (const c10::NotImplementedError&) { // there is no Meta kernel
+    return is_in_place(call) ? ask_cpu(call, stack) : Inference();
   }
 }
 
-// A call that writes in place has the results that it was given.
-bool is_in_place(const Call& call) {
-  const auto& aliases = call.op->return_aliases();
-  const auto is_out = [](const TensorArg& arg) { return arg.out; };
-  return call.any_written && std::none_of(call.tensors.begin(), call.tensors.end(), is_out) &&
-         std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
-}
-
+// Meta kernels do not always predict the strides of the CPU's, nor check what
+// these check; and many are Python. Where that is cheap, the CPU kernel itself
+// is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   if (call.op->infer_on_cpu()) {
     return ask_cpu(call, stack);
   }
+  if (!may_ask_cpu(call)) {
+    return ask_meta(call, stack);
+  }
   try {
-    return refine_on_cpu(call, stack, run_on_stand_ins(call, stack, c10::kMeta));
-  } catch (const c10::NotImplementedError&) { // there is no Meta kernel
-    return is_in_place(call) ? ask_cpu(call, stack) : Inference();
+    const AllocationLimit small(kSmallCall * sizeof(double));
+    return ask_cpu(call, stack);
+  } catch (const c10::OutOfMemoryError&) {
+    return ask_meta(call, stack); // it was not small after all
+  } catch (...) {
+    Inference inference = ask_meta(call, stack);
+    inference.run_now = "on trial";
+    return inference;
   }
 }
 
@@ -477,6 +475,9 @@ Inference infer(const Call& call, const c10::Stack& stack) {
   static Counter& inferences = counter("ShapeInference");
   if (auto found = signature_cache().find(call.key)) {
     return {.signature = *found};
+  }
+  if (has_varying_sizes(call)) {
+    return {.run_now = "its sizes vary"};
   }
   inferences.add();
   if (call.any_written && may_overlap(call)) {
@@ -489,14 +490,14 @@ Inference infer(const Call& call, const c10::Stack& stack) {
     // Most likely the user's mistake. The eager kernel will say it best.
     return {.error = std::current_exception()};
   }
-  if (inference.resized.empty() && inference.warnings.empty()) {
-    signature_cache().insert(call.key, inference.signature);
+  if (inference.resized.empty() && inference.warnings.empty() && !inference.run_now) {
+    remember(call.key, inference.signature);
   }
   return inference;
 }
 
-void forget(const Call& call) {
-  signature_cache().erase(call.key);
+void remember(const Hash128& key, const SignaturePtr& signature) {
+  signature_cache().insert(key, signature);
 }
 
 void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides) {

@@ -18,9 +18,11 @@ struct Inference {
   // An out= tensor has the wrong size, and the op would resize it. The
   // geometries of all tensor arguments after the call.
   std::vector<Geometry> resized = {};
-  // The CPU kernel refused zeros. Only running the call shows whether the fault
-  // is that of the zeros, or of the arguments as such.
-  bool on_trial = false;
+  // The call is better run at once than recorded; if that succeeds and there is
+  // a signature, remember() it. Null: it is not. The reason may be that the CPU
+  // kernel refused zeros: only running the call shows whether the fault is that
+  // of the zeros, or of the arguments as such.
+  const char* run_now = nullptr;
   // What the kernel had to say, the first time that it is asked.
   std::vector<c10::Warning> warnings = {};
 };
@@ -28,8 +30,8 @@ struct Inference {
 // Looks the call up, or asks its Meta kernels and remembers the answer.
 Inference infer(const Call& call, const c10::Stack& stack);
 
-// Takes back what infer() has remembered of the call.
-void forget(const Call& call);
+// Calls with this key are to be recorded in this way.
+void remember(const Hash128& key, const SignaturePtr& signature);
 
 // Remembers that a kernel really returns `strides`, so that later calls with
 // this signature predict them.

@@ -52,13 +52,9 @@ void check_written_devices(const OpInfo& op, const c10::Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.num_args());
   for (size_t i = 0; device && i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
-    TORCH_CHECK(
-        !op.args()[i].written || !value.isTensor() || !value.toTensor().defined() || is_lazy(value.toTensor()),
-        "Expected all tensors to be on the same device, but found at least two devices, ",
-        *device,
-        " and ",
-        value.toTensor().device(),
-        "!");
+    if (op.args()[i].written && value.isTensor() && value.toTensor().defined() && !is_lazy(value.toTensor())) {
+      raise_two_devices(*device, value.toTensor().device());
+    }
   }
 }
 
@@ -77,9 +73,16 @@ c10::IValue take_list(Outputs& fresh, size_t& next, uint32_t count) {
   return list;
 }
 
+using Results = c10::SmallVector<c10::IValue, 4>;
+
+void replace_arguments(const OpInfo& op, Results& results, c10::Stack* stack) {
+  torch::jit::drop(*stack, op.num_args());
+  stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
+}
+
 // Replaces the arguments on the stack by the results.
 void push_results(const OpInfo& op, const Signature& signature, Outputs fresh, c10::Stack* stack) {
-  c10::SmallVector<c10::IValue, 4> results;
+  Results results;
   size_t next = 0;
   for (const ReturnBinding& binding : signature.returns) {
     switch (binding.kind) {
@@ -97,28 +100,7 @@ void push_results(const OpInfo& op, const Signature& signature, Outputs fresh, c
         break;
     }
   }
-  torch::jit::drop(*stack, op.num_args());
-  stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
-}
-
-// Runs a call that has been recorded, and raises its errors.
-void run_on_trial(const Call& call, const Signature& signature, const Outputs& fresh) {
-  static Counter& trials = counter("CallOnTrial");
-  trials.add();
-  try {
-    for (const at::Tensor& tensor : fresh) {
-      DeviceContext::materialize(*LazyStorageImpl::of(tensor));
-    }
-    for (const TensorArg& arg : call.tensors) {
-      if (arg.written) {
-        DeviceContext::materialize(*LazyStorageImpl::of(arg.tensor));
-      }
-    }
-  } catch (...) {
-    signature.superseded.value = true;
-    forget(call);
-    throw;
-  }
+  replace_arguments(op, results, stack);
 }
 
 void resize_arguments(const Call& call, const std::vector<Geometry>& geometries) {
@@ -158,12 +140,11 @@ bool is_done(const OpInfo& op, const std::vector<Geometry>& resized, const Call&
 
 // Replaces the arguments on the stack by those that the op returns.
 void push_written(const OpInfo& op, c10::Stack* stack) {
-  c10::Stack results;
+  Results results;
   for (int alias : op.return_aliases()) {
     results.push_back(torch::jit::peek(*stack, alias, op.num_args()));
   }
-  torch::jit::drop(*stack, op.num_args());
-  stack->insert(stack->end(), results.begin(), results.end());
+  replace_arguments(op, results, stack);
 }
 
 } // namespace
@@ -178,9 +159,12 @@ predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(Pred
 }
 
 void trace(const OpInfo& op, c10::Stack* stack) {
-  if (record_as_predicted(op, stack)) {
-    return;
+  if (!record_as_predicted(op, stack)) {
+    trace_unpredicted(op, stack);
   }
+}
+
+void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
   if (!op.traceable()) {
     check_written_devices(op, *stack);
     return run_fallback(op, stack, op.not_traceable_because().c_str());
@@ -213,6 +197,13 @@ void trace(const OpInfo& op, c10::Stack* stack) {
       return push_written(op, stack);
     }
   }
+  if (inference.run_now) {
+    run_at_once(op, stack, inference.run_now);
+    if (inference.signature) {
+      remember(call.key, inference.signature);
+    }
+    return;
+  }
   if (!inference.signature) {
     if (inference.error && config().fallback.get() == "error") {
       rethrow(inference.error);
@@ -223,9 +214,6 @@ void trace(const OpInfo& op, c10::Stack* stack) {
   draw_seed(call);
   auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
   auto fresh = context.record(inference.signature, call.tensors, call.scalars);
-  if (inference.on_trial) {
-    run_on_trial(call, *inference.signature, fresh);
-  }
   push_results(op, *inference.signature, std::move(fresh), stack);
 }
 

@@ -14,10 +14,12 @@ namespace lazyplug {
 // runs at once on the CPU (backend/fallback.h).
 void trace(const OpInfo& op, c10::Stack* stack);
 
-// Records the call if it is what the stream predicts, on the device of
-// `example`, one of its arguments; else does nothing.
+// trace() has two halves. The first records the call if it is what the stream
+// predicts, on the device of `example`, one of its arguments; else it does
+// nothing, and the second does all the work.
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read);
+void trace_unpredicted(const OpInfo& op, c10::Stack* stack);
 
 // The tracer as a boxed kernel for one op.
 class TracerKernel final : public c10::OperatorKernel {

@@ -172,9 +172,16 @@ Config::Config()
           true),
       symbolic_shape_mode(
           {"symbolic_shape_mode",
-           "Accepted from programs for torch._lazy, without effect: sizes are constants of a graph.",
+           "Expect sizes to change from step to step: max_size_variants is then 2, if it is not less.",
            {"LAZYPLUG_SYMBOLIC_SHAPE_MODE", "LTC_ENABLE_SYMBOLIC_SHAPES"}},
           false),
+      max_size_variants(
+          {"max_size_variants",
+           "How many graphs in a row may differ in sizes only, before calls with new sizes run at once, without being "
+           "compiled; 0: any number.",
+           {"LAZYPLUG_MAX_SIZE_VARIANTS"}},
+          8,
+          between(0, 100)),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -224,6 +231,7 @@ std::vector<FlagBase*> Config::flags() {
       &sync_debug,
       &reuse_ir,
       &symbolic_shape_mode,
+      &max_size_variants,
       &min_cut_nodes,
       &max_pending_nodes,
       &max_pending_bytes,

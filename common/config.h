@@ -146,6 +146,7 @@ struct Config {
   Flag<std::string> sync_debug;
   Flag<bool> reuse_ir;
   Flag<bool> symbolic_shape_mode;
+  Flag<int64_t> max_size_variants;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
   Flag<int64_t> max_pending_bytes;

@@ -4,6 +4,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <limits>
 #include <utility>
 
 namespace lazyplug {
@@ -14,9 +15,18 @@ c10::Allocator* plain_allocator = nullptr;
 // Where this thread's CPU memory comes from, if not from there.
 constinit thread_local MemoryPool* kernel_pool = nullptr;
 
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+constinit thread_local size_t largest_block = kUnlimited;
+
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
+    TORCH_CHECK_WITH(
+        OutOfMemoryError,
+        nbytes <= largest_block,
+        "a block of ",
+        nbytes,
+        " bytes is more than is allowed here");
     return kernel_pool ? allocate_block(*kernel_pool, nbytes, c10::Device(c10::kCPU))
                        : plain_allocator->allocate(nbytes);
   }
@@ -67,6 +77,14 @@ KernelMemoryScope::KernelMemoryScope(c10::DeviceIndex device)
 
 KernelMemoryScope::~KernelMemoryScope() {
   kernel_pool = outer_pool_;
+}
+
+AllocationLimit::AllocationLimit(size_t bytes) {
+  largest_block = bytes;
+}
+
+AllocationLimit::~AllocationLimit() {
+  largest_block = kUnlimited;
 }
 
 } // namespace lazyplug

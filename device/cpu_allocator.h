@@ -31,4 +31,14 @@ class KernelMemoryScope {
   MemoryPool* const outer_pool_;
 };
 
+// While it lives, this thread gets no larger block than this from PyTorch's CPU allocator, but a
+// c10::OutOfMemoryError. For kernels that are only tried out. Limits do not nest.
+class AllocationLimit {
+ public:
+  explicit AllocationLimit(size_t bytes);
+  AllocationLimit(const AllocationLimit&) = delete;
+  AllocationLimit& operator=(const AllocationLimit&) = delete;
+  ~AllocationLimit();
+};
+
 } // namespace lazyplug

@@ -82,5 +82,14 @@ TEST(CpuAllocator, TheFlagSwitchesItOff) {
   config().memory_cache.set(true);
 }
 
+TEST(AllocationLimit, RefusesLargerBlocksWhileItLives) {
+  {
+    const AllocationLimit limit(1000);
+    EXPECT_EQ(at::empty({1000}, at::kByte).nbytes(), 1000);
+    EXPECT_THROW(at::empty({1001}, at::kByte), c10::OutOfMemoryError);
+  }
+  EXPECT_EQ(at::empty({1001}, at::kByte).nbytes(), 1001);
+}
+
 } // namespace
 } // namespace lazyplug

@@ -1,0 +1,122 @@
+"""Programs whose sizes change every time: a few graphs, then calls that run at once, with the same results."""
+
+import pytest
+import torch
+from helpers import DEVICE, both, finish_pending, run_fresh, work
+
+from torch_lazyplug import config, metrics
+
+VARIANTS = config.get("max_size_variants")
+
+
+@pytest.fixture
+def flag():
+    old = {name: config.get(name) for name in ("max_size_variants", "symbolic_shape_mode")}
+    yield config.set
+    for name, value in old.items():
+        config.set(name, value)
+
+
+def ran_at_once():
+    return metrics.counter_value("RunAtOnce") or 0
+
+
+def step(x):
+    y = x.sinh()  # makes programs of this file that no other has
+    y.view(-1)[1:].mul_(2)
+    return (y + x).cosh() / 3, y.t()
+
+
+def compiles_of(sizes, fn=step):
+    with work() as done:
+        for size in sizes:
+            both(fn, torch.linspace(-1, 1, 3 * size).view(3, size), exact=True)
+    assert done.fallbacks == 0, done.fallback_ops
+    return done.compiles
+
+
+def test_new_sizes_are_compiled_a_few_times_only():
+    before = ran_at_once()
+    assert compiles_of(range(1001, 1051)) <= VARIANTS + 2
+    assert ran_at_once() > before
+
+
+def test_symbolic_mode_expects_it(flag):
+    flag("symbolic_shape_mode", True)
+    assert compiles_of(range(2001, 2051), lambda x: step(x)[0].atan()) <= 4
+
+
+def test_the_second_time_is_recorded():
+    sizes = range(3001, 3031)
+    compiles_of(sizes, lambda x: step(x)[0].asin())
+    compiles_of(sizes, lambda x: step(x)[0].asin())  # those that ran at once are compiled
+    before = ran_at_once()
+    assert compiles_of(sizes, lambda x: step(x)[0].asin()) == 0
+    assert ran_at_once() == before
+
+
+def test_any_number_of_graphs(flag):
+    flag("max_size_variants", 0)
+    before = ran_at_once()
+    assert compiles_of(range(4001, 4021), lambda x: step(x)[0].acos()) == 20
+    assert ran_at_once() == before
+
+
+def test_programs_of_other_kinds_are_recorded():
+    compiles_of(range(5001, 5021), lambda x: step(x)[0].tan())
+    x = torch.ones(5, 6, 7, device=DEVICE)
+    finish_pending()
+    with work() as done:
+        y = x.tan() + x
+        assert done.flushes == 0
+        finish_pending()
+    assert done.recorded == 2
+    assert torch.equal(y.cpu(), x.cpu().tan() + x.cpu())
+
+
+def test_pending_results_are_computed_first():
+    def grow(x):
+        cache = x[:, :1].asinh()
+        for i in range(1, x.shape[1]):
+            cache = torch.cat([cache, x[:, i : i + 1].asinh()], 1)
+        return cache, cache.sum(1)
+
+    with work() as done:
+        both(grow, torch.randn(3, 60))
+    assert done.fallbacks == 0
+
+
+def test_random_numbers_are_those_of_recorded_calls(flag):
+    def draw(variants):
+        flag("max_size_variants", variants)
+        torch.manual_seed(3)
+        return [torch.rand(size, device=DEVICE).erfinv().cpu() for size in range(6001, 6031)]
+
+    before = ran_at_once()
+    at_once = draw(4)
+    assert ran_at_once() > before
+    assert all(map(torch.equal, at_once, draw(0)))
+
+
+def test_errors_are_those_of_eager():
+    for size in range(7001, 7021):
+        x = torch.ones(3, size, device=DEVICE)
+        (x.digamma() + x).cpu()
+        with pytest.raises(RuntimeError, match="must match the size of tensor"):
+            x.digamma() + torch.ones(3, size + 1, device=DEVICE)
+
+
+FIRST_CALLS = """
+import sys, torch
+known = set(sys.modules)
+x = torch.ones(3, 3, device="lazy")
+y = torch.ones(300, 300, device="lazy")
+z = ((y @ y + 1).relu() * y).sum(0).softmax(0).exp().mean(0) + (x @ x + 1).relu().sum()
+print(z.item(), [name for name in sys.modules if name not in known])
+"""
+
+
+def test_first_calls_load_no_modules():
+    value, modules = run_fresh(FIRST_CALLS).split(maxsplit=1)
+    assert float(value) > 0
+    assert modules.strip() == "[]"
