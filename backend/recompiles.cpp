@@ -14,10 +14,18 @@ namespace {
 // How many graphs are compared: those used last.
 constexpr size_t kCandidates = 64;
 
-std::mutex last_mutex; // guards last_explanation
-std::string& last_explanation() {
-  static auto* text = new std::string("nothing has been compiled yet");
-  return *text;
+// A compiled graph, what it was compared with, if anything, and how they
+// differ. Cheap to keep; the text is made for those who ask.
+struct Recompile {
+  CachedGraphPtr graph;
+  CachedGraphPtr older;
+  Difference difference;
+};
+
+std::mutex last_mutex; // guards last_recompile()
+Recompile& last_recompile() {
+  static auto* last = new Recompile();
+  return *last;
 }
 
 CachedGraphPtr nearest(const CachedGraph& graph) {
@@ -75,29 +83,40 @@ std::string describe(const CachedGraph& graph, const CachedGraph& older, const D
   return config().debug.get() ? text : text + "\n  (the setting debug shows Python lines)";
 }
 
-void remember(const char* cause, std::string text) {
-  counter(std::string("Recompile/") + cause).add();
-  log_debug("compiled ", text);
-  add_to_journal(JournalKind::kCompile, cause, text, nullptr);
-  const std::lock_guard<std::mutex> lock(last_mutex);
-  last_explanation() = std::move(text);
+std::string describe(const Recompile& recompile) {
+  if (!recompile.graph) {
+    return "nothing has been compiled yet";
+  }
+  if (!recompile.older) {
+    return name(*recompile.graph) + " is like no graph in the cache";
+  }
+  return describe(*recompile.graph, *recompile.older, recompile.difference);
 }
 
 } // namespace
 
-void note_compile(const CachedGraph& graph) {
-  const CachedGraphPtr older = nearest(graph);
-  if (!older) {
-    remember("first", name(graph) + " is like no graph in the cache");
-    return;
+void note_compile(const CachedGraphPtr& graph) {
+  Recompile recompile{graph, nearest(*graph), {}};
+  const char* cause = "first";
+  if (const auto& older = recompile.older) {
+    recompile.difference = first_difference(graph->trace, graph->roots, older->trace, older->roots);
+    cause = to_string(recompile.difference.kind);
   }
-  const Difference difference = first_difference(graph.trace, graph.roots, older->trace, older->roots);
-  remember(to_string(difference.kind), describe(graph, *older, difference));
+  counter(std::string("Recompile/") + cause).add();
+  if (log_enabled(LogLevel::kDebug) || config().debug.get()) {
+    const std::string text = describe(recompile);
+    log_debug("compiled ", text);
+    add_to_journal(JournalKind::kCompile, cause, text, nullptr);
+  }
+  const std::lock_guard<std::mutex> lock(last_mutex);
+  std::swap(last_recompile(), recompile); // the old one goes without the lock
 }
 
 std::string explain_recompile() {
-  const std::lock_guard<std::mutex> lock(last_mutex);
-  return last_explanation();
+  std::unique_lock<std::mutex> lock(last_mutex);
+  const Recompile last = last_recompile();
+  lock.unlock();
+  return describe(last);
 }
 
 } // namespace lazyplug

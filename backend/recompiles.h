@@ -9,7 +9,7 @@ namespace lazyplug {
 // Finds out why a graph that is about to enter the cache was not there: compares
 // it with the cached graph that it has most in common with. Counts the cause as
 // "Recompile/<cause>", and remembers it.
-void note_compile(const CachedGraph& graph);
+void note_compile(const CachedGraphPtr& graph);
 
 // Why the last graph was compiled: the first node, shape or constant that
 // differs from the nearest graph, with both nodes and their Python lines, as far
