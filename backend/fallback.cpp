@@ -1,7 +1,7 @@
 #include "backend/fallback.h"
 
+#include <algorithm>
 #include <mutex>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "backend/composed_tensors.h"
@@ -32,6 +32,26 @@ c10::Storage adopt(const c10::Storage& memory, c10::DeviceIndex device) {
   storage->context().adopt(*storage, memory);
   return c10::Storage(std::move(storage));
 }
+
+// A map for the few tensors of a call.
+template <typename K, typename V>
+class SmallMap {
+ public:
+  V* find(K* key) {
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry.first == key; });
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+  // Unless the key is already there.
+  void add(K* key, V value) {
+    if (!find(key)) {
+      entries_.emplace_back(key, std::move(value));
+    }
+  }
+
+ private:
+  c10::SmallVector<std::pair<K*, V>, 4> entries_;
+};
 
 // One run of an op on the CPU: lazy arguments in, lazy results out.
 class CpuCall {
@@ -114,27 +134,32 @@ class CpuCall {
       return tensor;
     }
     if (tensor.device().type() != kLazyDevice) {
-      lazy_tensors_.emplace(tensor.unsafeGetTensorImpl(), tensor); // returned, it stays where it is
+      lazy_tensors_.add(tensor.unsafeGetTensorImpl(), tensor); // returned, it stays where it is
       return tensor;
     }
-    at::Tensor& cpu = cpu_tensors_[tensor.unsafeGetTensorImpl()];
-    if (!cpu.defined()) {
-      const bool write = for_write || op_.writes();
-      const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, write); };
-      cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
-      // A few kernels compute more for tensors that will be differentiated.
-      cpu.unsafeGetTensorImpl()->set_requires_grad(tensor.requires_grad());
-    }
+    const at::Tensor* known = cpu_tensors_.find(tensor.unsafeGetTensorImpl());
+    at::Tensor cpu = known ? *known : convert_to_cpu(tensor, for_write || op_.writes());
     if (for_write) {
       written_.emplace_back(tensor, cpu);
     }
-    lazy_tensors_.emplace(cpu.unsafeGetTensorImpl(), tensor);
+    return cpu;
+  }
+
+  at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write) {
+    const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, for_write); };
+    at::Tensor cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
+    if (tensor.requires_grad()) {
+      // A few kernels compute more for tensors that will be differentiated.
+      cpu.unsafeGetTensorImpl()->set_requires_grad(true);
+    }
+    cpu_tensors_.add(tensor.unsafeGetTensorImpl(), cpu);
+    lazy_tensors_.add(cpu.unsafeGetTensorImpl(), tensor);
     return cpu;
   }
 
   at::Tensor strided_to_cpu(const at::Tensor& tensor, bool for_write) {
     at::Tensor cpu = cpu_alias(tensor, for_write);
-    lazy_storages_.emplace(cpu.storage().unsafeGetStorageImpl(), StoragePair{cpu.storage(), tensor.storage()});
+    lazy_storages_.add(cpu.storage().unsafeGetStorageImpl(), {cpu.storage(), tensor.storage()});
     return cpu;
   }
 
@@ -179,9 +204,8 @@ class CpuCall {
     if (!tensor.defined() || !tensor.is_cpu()) {
       return tensor;
     }
-    const auto found = lazy_tensors_.find(tensor.unsafeGetTensorImpl());
-    if (found != lazy_tensors_.end()) {
-      return found->second;
+    if (const auto* found = lazy_tensors_.find(tensor.unsafeGetTensorImpl())) {
+      return *found;
     }
     return is_composed(tensor)
                ? convert_composed(tensor, [this](const at::Tensor& part) { return strided_to_lazy(part); })
@@ -195,11 +219,12 @@ class CpuCall {
   // The lazy storage that stands for a CPU tensor's: an argument's, or a new one.
   c10::Storage lazy_storage(const at::Tensor& cpu) {
     auto* key = cpu.storage().unsafeGetStorageImpl();
-    const auto found = lazy_storages_.find(key);
-    if (found != lazy_storages_.end()) {
-      return found->second.lazy;
+    if (const auto* found = lazy_storages_.find(key)) {
+      return found->lazy;
     }
-    return lazy_storages_.emplace(key, StoragePair{cpu.storage(), adopt(cpu.storage(), device_)}).first->second.lazy;
+    c10::Storage lazy = adopt(cpu.storage(), device_);
+    lazy_storages_.add(key, {cpu.storage(), lazy});
+    return lazy;
   }
 
   // Both are held: an op may let go of a part of a tensor, and another storage
@@ -215,9 +240,9 @@ class CpuCall {
   bool result_elsewhere_ = false;
   std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
   // By lazy tensor: ops treat a tensor that is passed twice in its own way.
-  std::unordered_map<c10::TensorImpl*, at::Tensor> cpu_tensors_;
-  std::unordered_map<c10::StorageImpl*, StoragePair> lazy_storages_; // by CPU storage
-  std::unordered_map<c10::TensorImpl*, at::Tensor> lazy_tensors_;    // by CPU tensor
+  SmallMap<c10::TensorImpl, at::Tensor> cpu_tensors_;
+  SmallMap<c10::StorageImpl, StoragePair> lazy_storages_; // by CPU storage
+  SmallMap<c10::TensorImpl, at::Tensor> lazy_tensors_;    // by CPU tensor
 };
 
 bool first_time(const OpInfo& op) {
