@@ -199,7 +199,7 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
   }
   if (inference.run_now) {
     run_at_once(op, stack, inference.run_now);
-    if (inference.signature) {
+    if (inference.signature && inference.warnings.empty()) {
       remember(call.key, inference.signature);
     }
     return;

@@ -13,8 +13,6 @@ from . import compare
 from .cases import DTYPES, UNINITIALIZED, NotApplicable, cases_of, ops
 
 metrics = compare.torch_lazyplug.metrics
-# The samples of an op differ in sizes. Each is to be recorded, which is what is tested here.
-compare.torch_lazyplug.config.set("max_size_variants", 0)
 
 
 @dataclass(frozen=True)
@@ -106,6 +104,8 @@ def serve(connection, stderr_path, limit):
     torch.set_num_threads(1)
     warnings.simplefilter("always")
     warnings.showwarning = _note_reason
+    # The samples of an op differ in sizes. Each is to be recorded: that is what is tested.
+    compare.torch_lazyplug.config.set("max_size_variants", 0)
     while True:
         try:
             cell = connection.recv()
