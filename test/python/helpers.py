@@ -105,6 +105,29 @@ def run_fresh(code, devices=1, **environment):
     return done.stdout
 
 
+# What forked children of a process that has used the device are told.
+BAD_FORK = (
+    "Cannot re-initialize LAZY in forked subprocess. To use LAZY with multiprocessing, "
+    "you must use the 'spawn' start method"
+)
+
+# The beginning of a program: in_child(function) says whether the function succeeds in a forked child.
+IN_CHILD = """
+import gc, os, sys, traceback
+
+def in_child(function):
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+"""
+
+
 # Comparison with the CPU ---------------------------------------------------------------------------------------------
 
 

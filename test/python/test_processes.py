@@ -7,13 +7,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers import BAD_FORK, IN_CHILD, run_fresh
 
 pytestmark = pytest.mark.lazy_only
-
-BAD_FORK = (
-    "Cannot re-initialize LAZY in forked subprocess. To use LAZY with multiprocessing, "
-    "you must use the 'spawn' start method"
-)
 
 
 def run_script(tmp_path, text):
@@ -28,21 +24,6 @@ def run_script(tmp_path, text):
 
 
 # Fork ----------------------------------------------------------------------------------------------------------------
-
-IN_CHILD = """
-import gc, os, sys, traceback
-
-def in_child(function):
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitpid(child, 0)[1] == 0
-"""
 
 
 def test_bad_fork_raises_from_every_entry_point(tmp_path):
@@ -94,6 +75,69 @@ assert in_child(every_entry_raises)
 assert in_child(the_rest_goes_on)
 assert y.tolist() == [2, 2] and pinned.is_pinned()
 """,
+    )
+
+
+def test_bad_fork_raises_from_devices_streams_and_tensors():
+    run_fresh(
+        IN_CHILD
+        + """
+x = torch.ones(2, device="lazy")
+y = x + 1
+stream, event = torch.lazy.Stream(), torch.lazy.Event(enable_timing=True)
+event.record()
+
+ENTRIES = [
+    torch.lazy.init,
+    torch.lazy.current_device,
+    torch.lazy.synchronize,
+    torch.lazy.current_stream,
+    torch.lazy.get_rng_state,
+    torch.accelerator.synchronize,
+    stream.synchronize,
+    stream.query,
+    event.record,
+    event.query,
+    event.synchronize,
+    lambda: torch.lazy.set_device(0),
+    lambda: torch.lazy.device(0).__enter__(),
+    lambda: torch.Stream("lazy"),
+    lambda: torch.empty(2, device="lazy"),
+    lambda: torch.ones(2).to("lazy"),
+    lambda: x + 1,
+    lambda: y.cpu(),
+    lambda: y.sum().item(),
+    lambda: y.data_ptr(),
+]
+
+def every_entry_raises():
+    assert torch.lazy._is_in_bad_fork() and not torch.lazy.is_initialized()
+    torch.manual_seed(1)
+    for number, entry in enumerate(ENTRIES):
+        try:
+            entry()
+        except RuntimeError as error:
+            assert os.environ["BAD_FORK"] in str(error), (number, error)
+        else:
+            raise AssertionError(f"entry {number} works")
+
+assert in_child(every_entry_raises)
+assert y.tolist() == [2, 2]
+""",
+        BAD_FORK=BAD_FORK,
+    )
+
+
+def test_child_forked_before_initialization_works():
+    run_fresh(
+        IN_CHILD
+        + """
+def use():
+    assert (torch.ones(2, device="lazy") + 1).tolist() == [2, 2]
+
+assert in_child(use) and not torch.lazy.is_initialized()
+use()
+"""
     )
 
 
@@ -161,6 +205,23 @@ def test_loaders_with_pinned_memory(tmp_path, context):
                     assert batch.is_pinned()
                     total += batch.to("lazy", non_blocking=True).sum()
             assert total.item() == 56
+        """,
+    )
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_data_loader_workers(context, tmp_path):
+    run_script(
+        tmp_path,
+        f"""
+        from torch.utils.data import DataLoader, TensorDataset
+
+        if __name__ == "__main__":
+            total = torch.zeros((), device="lazy")
+            data = TensorDataset(torch.arange(8.0))
+            for (batch,) in DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context="{context}"):
+                total += batch.to("lazy").sum()
+            assert total.item() == 28
         """,
     )
 
