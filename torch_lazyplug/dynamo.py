@@ -28,6 +28,7 @@ _NO_INDUCTOR = (
 def install() -> None:
     """Registers the device with Dynamo and Inductor as soon as they are imported."""
     after_import("torch._dynamo", _register_with_dynamo)
+    after_import("torch._dynamo.backends.common", _name_devices_for_aot_autograd)
     after_import("torch._inductor.compile_fx", _divert_from_inductor)
 
 
@@ -35,6 +36,7 @@ def _register_with_dynamo(dynamo: Any) -> None:
     from torch._dynamo.backends.registry import register_backend
     from torch._dynamo.decorators import substitute_in_graph
     from torch._dynamo.device_interface import register_interface_for_device
+    from torch._dynamo.variables.ctx_manager import register_device_context_manager
     from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
 
     interface = _device_interface()
@@ -42,6 +44,7 @@ def _register_with_dynamo(dynamo: Any) -> None:
         register_interface_for_device(name, interface)
     register_graphsafe_rng_device_type("lazy")
     register_backend(_compile_for_lazy, "lazy")
+    register_device_context_manager(lazy.device, _device_variable())
     # The handler of the interface's `stream` sees only calls that may stand in a graph.
     dynamo.allow_in_graph(lazy.stream)
     for function in _CONSTANT:
@@ -72,6 +75,67 @@ _SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     lazy.current_stream: _current_stream,
     lazy.synchronize: _synchronize,
 }
+
+
+def _device_variable() -> type:
+    from torch._dynamo.variables.ctx_manager import GenericDeviceVariable
+
+    class LazyDeviceVariable(GenericDeviceVariable):
+        """What ``torch.lazy.device`` is to Dynamo."""
+
+        _exchange_fn = staticmethod(lazy._exchange_device)
+        _maybe_exchange_fn = staticmethod(lazy._exchange_device)
+
+        @staticmethod
+        def _get_device_index_fn(device: DeviceLike, optional: bool) -> int:
+            return lazy.device(device).idx
+
+        def module_name(self) -> str:
+            return "torch.lazy"
+
+        def python_type(self) -> type:
+            return lazy.device
+
+    return LazyDeviceVariable
+
+
+def _name_devices_for_aot_autograd(common: Any) -> None:
+    """AOTAutograd drops the calls that make a device current; so the ops between them are told which it is."""
+    compile_for_others = common.aot_module_simplified
+
+    @functools.wraps(compile_for_others)
+    def aot_module_simplified(mod: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(mod, torch.fx.GraphModule):
+            _name_current_devices(mod.graph)
+        return compile_for_others(mod, *args, **kwargs)
+
+    common.aot_module_simplified = aot_module_simplified
+
+
+_EXCHANGES = (lazy._exchange_device, torch._C._accelerator_exchangeDevice, torch._C._accelerator_maybeExchangeDevice)
+
+
+def _name_current_devices(graph: torch.fx.Graph) -> None:
+    current: list[int] = []  # of the contexts around the node
+    for node in graph.nodes:
+        if node.target in _EXCHANGES and isinstance(node.args[0], torch.fx.Node):
+            current.pop()
+        elif node.target in _EXCHANGES:
+            outer = current[-1] if current else -1
+            current.append(node.args[0] if node.args[0] >= 0 else outer)
+        elif current and current[-1] >= 0:
+            _name_device(node, torch.device("lazy", current[-1]))
+
+
+def _name_device(node: torch.fx.Node, current: torch.device) -> None:
+    unnamed = torch.device("lazy")
+    if node.op == "call_method" and node.target == "lazy" and len(node.args) == 1:
+        node.args = (*node.args, current)
+    if node.op == "call_method" and node.target == "to":
+        node.args = tuple(current if arg == "lazy" else arg for arg in node.args)
+    node.args = tuple(current if arg == unnamed else arg for arg in node.args)
+    if node.kwargs.get("device") in ("lazy", unnamed):
+        node.update_kwarg("device", current)
 
 
 def _device_interface() -> type:

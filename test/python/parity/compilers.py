@@ -49,6 +49,16 @@ def compile_streams(d, m):
     assert torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(1, device=d)).item() == 2
 
 
+@probe(COMPILE, "with torch.cuda.device(0): inside torch.compile", openreg=False)
+def compile_devices(d, m):
+    def function(x):
+        with m.device(0):
+            return x + torch.ones(1, device=d)
+
+    torch._dynamo.reset()
+    assert torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(1, device=d)).item() == 2
+
+
 @probe(COMPILE, "FakeTensorMode().from_tensor(x)")
 def fake(d, m):
     from torch._subclasses.fake_tensor import FakeTensorMode
