@@ -9,6 +9,7 @@
 #include "backend/journal.h"
 #include "backend/signature_cache.h"
 #include "common/config.h"
+#include "common/fail_point.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
@@ -52,6 +53,7 @@ c10::Storage take_memory(DeviceDataPtr data) {
 
 ComputationInputs collect_inputs(Job& job, Failures& failures) {
   ComputationInputs inputs{std::move(job.trace.leaves()), std::move(job.trace.all_scalars()), {}};
+  pass(FailPoint::kInputs);
   for (PendingLeaf& pending : job.pending_leaves) {
     pending.data->wait();
     if (const FailurePtr failure = pending.data->failure) {
@@ -121,6 +123,7 @@ void deliver(const Job& job, std::vector<ComputationOutput> outputs, Failures& f
     c10::Storage memory;
     try {
       TORCH_INTERNAL_ASSERT(outputs[i].tensor.defined() || outputs[i].error, "a kernel returned no tensor");
+      pass(FailPoint::kDelivery);
       if (outputs[i].tensor.defined()) {
         memory = result_memory(job, i, std::move(outputs[i].tensor));
       }
@@ -149,11 +152,13 @@ void use_threads(int num_threads) {
 std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
+  pass(FailPoint::kCompile);
   const auto computation = find_or_compile(job.trace, job.roots); // before the inputs are taken from the trace
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
   const TimerScope scope(time);
   const int64_t start = journal_clock();
+  pass(FailPoint::kRun);
   auto outputs = computation->run(std::move(inputs));
   if (config().debug.get()) {
     const std::string detail = std::to_string(computation->num_ops()) + " ops";

@@ -417,14 +417,19 @@ bool is_in_place(const Call& call) {
          std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
 }
 
+// Kernels of other libraries may do more than compute.
+bool may_rehearse(const OpInfo& op) {
+  return op.base_name().starts_with("aten::");
+}
+
 constexpr int64_t kSmallCall = 8192; // elements
 
 // Whether a small call's CPU kernel may be asked instead of its Meta kernel.
 // Results whose shapes depend on data, or that Meta refuses to predict, may
-// differ for other data. Kernels of other libraries may do more than compute.
+// differ for other data.
 bool may_ask_cpu(const Call& call) {
   const OpInfo& op = *call.op;
-  return !call.tensors.empty() && call.num_elements <= kSmallCall && op.base_name().starts_with("aten::") &&
+  return !call.tensors.empty() && call.num_elements <= kSmallCall && may_rehearse(op) &&
          (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
          !(op.shape_may_depend_on_data() && reads_mask(call));
 }
@@ -443,7 +448,7 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kMeta);
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel
-    return is_in_place(call) ? ask_cpu(call, stack) : Inference();
+    return is_in_place(call) && may_rehearse(*call.op) ? ask_cpu(call, stack) : Inference();
   }
 }
 

@@ -1,0 +1,33 @@
+// Places in the pipeline where tests make the plugin fail, to see that nothing is lost and nothing hangs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace lazyplug {
+
+enum class FailPoint : uint8_t {
+  kNone,
+  kCompile,  // before a graph is looked up or compiled
+  kInputs,   // while a job takes its inputs
+  kRun,      // before the instructions run
+  kDelivery, // before a result is handed over
+};
+
+inline std::atomic<FailPoint> armed_fail_point{FailPoint::kNone};
+
+// The next pass of this point, on any thread, raises; the passes after it do not.
+inline void arm(FailPoint point) {
+  armed_fail_point = point;
+}
+
+[[noreturn]] void raise_injected_failure();
+
+inline void pass(FailPoint point) {
+  if (armed_fail_point.load(std::memory_order_relaxed) == point &&
+      armed_fail_point.compare_exchange_strong(point, FailPoint::kNone)) {
+    raise_injected_failure();
+  }
+}
+
+} // namespace lazyplug
