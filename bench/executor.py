@@ -8,6 +8,7 @@ on this machine only.
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -65,12 +66,14 @@ def interpreter(rounds):
     return median_us(lazy_samples[skip:]) / CHAIN, median_us(eager_samples[skip:]) / CHAIN
 
 
-def training(device, read, steps):
+def training(device, read, steps, at_half=lambda: None):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = torch.randn(128, 64, device=device)
-    for _ in range(steps):
+    for step in range(steps):
+        if step == steps // 2:
+            at_half()
         optimizer.zero_grad()
         loss = model(data).square().mean()
         loss.backward()
@@ -111,6 +114,23 @@ def shapes(rounds, rows=1):
     return statistics.median(ratios), max(compiles)
 
 
+def resident_mb():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+def endurance(steps):
+    """Growth of the process in MB, and graphs compiled, over the second half of a long training run without a cut."""
+    readings = []
+
+    def take_reading():
+        readings.append((resident_mb(), torch_lazyplug.metrics.counter_value("Compile")))
+
+    training("lazy", read=False, steps=steps, at_half=take_reading)
+    take_reading()
+    return [after - before for before, after in zip(*readings, strict=True)]
+
+
 FIRST_STEPS = """
 import sys, time, torch
 import torch_lazyplug
@@ -149,6 +169,7 @@ def first_steps(rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=10_000, help="of the long training run")
     parser.add_argument("--json")
     options = parser.parse_args()
     lazy_op, eager_op = interpreter(options.rounds)
@@ -156,6 +177,7 @@ def main():
     speed, compiled = shapes(3)
     large_speed, large_compiled = shapes(3, rows=1000)
     forward, step = first_steps(3)
+    growth, recompiles = endurance(options.steps)
     rows = [
         ("warm flush, us per op of 1,000", warm_flush(options.rounds), "<= 0.05"),
         ("graph of 1,000 tiny ops, us per op with its kernels", lazy_op, ""),
@@ -165,6 +187,8 @@ def main():
         ("200 new shapes, eager / lazy", speed, ">= 0.9"),
         ("the same, 1,000 times as large", large_speed, ">= 0.9"),
         ("graphs compiled for 200 shapes", max(compiled, large_compiled), "<= 10 (symbolic)"),
+        (f"{options.steps} training steps: MB that the second half adds", growth, "flat"),
+        ("graphs that it compiles", recompiles, "0"),
         ("first forward pass of a process / eager's", forward, "<= 1.5"),
         ("first training step of a process / eager's", step, "<= 1.5"),
     ]
