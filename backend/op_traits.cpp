@@ -81,6 +81,8 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::index",
        {.shape_may_be_static = true, .cpu_indices = "indices"},
        "dynamic only with a mask; eager devices accept CPU indices"},
+      {"aten::index_fill", {.cpu_indices = "index"}, "as in indexing; programs fill through indices made on the CPU"},
+      {"aten::index_fill_", {.cpu_indices = "index"}, "as in indexing; programs fill through indices made on the CPU"},
       {"aten::index_put", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
       {"aten::index_put_", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},
       {"aten::_index_put_impl_", {.cpu_indices = "indices"}, "eager devices accept CPU indices"},

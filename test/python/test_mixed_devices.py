@@ -44,3 +44,13 @@ def test_numbers_on_the_cpu_mix():
         x = torch.ones(2, device=DEVICE) * torch.tensor(3.0)
         assert x.tolist() == [3, 3]
     assert done.fallbacks == 0
+
+
+@pytest.mark.parametrize("in_place", (False, True))
+def test_index_fill_takes_indices_from_the_cpu(in_place):
+    x, index = torch.ones(3, 4, device=DEVICE), torch.tensor([2, 0])
+    with work() as done:
+        filled = x.index_fill_(1, index, 5.0) if in_place else x.index_fill(1, index, 5.0)
+    assert filled.device == x.device
+    assert filled.tolist() == torch.ones(3, 4).index_fill(1, index, 5.0).tolist()
+    assert not done.fallbacks
