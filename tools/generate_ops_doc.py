@@ -42,6 +42,11 @@ def load(path):
         return [json.loads(line) for line in file]
 
 
+def merge(results):
+    """Of cells that were run again, the last result counts."""
+    return list({(r["op"], r["variant"], r["dtype"]): r for r in results}.values())
+
+
 def by_op(results):
     ops = defaultdict(list)
     for result in results:
@@ -105,9 +110,9 @@ def _counts(ops):
     )
 
 
-def document(results, torch_version):
+def document(results, torch_version, run):
     ops = by_op(results)
-    head = INTRODUCTION.format(torch=torch_version, counts=_counts(ops))
+    head = INTRODUCTION.format(torch=torch_version, counts=_counts(ops) + (f" The run: {run}." if run else ""))
     table = ["| op | captured or fallback | why | remaining differences |", "|---|---|---|---|"]
     return head + "\n".join(table + [row(name, cells) for name, cells in ops.items()]) + "\n"
 
@@ -117,9 +122,10 @@ def main():
     parser.add_argument("results", nargs="+", help="JSON lines, as `python -m conformance --json` writes them")
     parser.add_argument("--output", default=Path(__file__).resolve().parents[1] / "docs" / "ops.md", type=Path)
     parser.add_argument("--torch", default="2.13.0", help="the version of PyTorch the results were made with")
+    parser.add_argument("--run", default="", help="what was run: the commit, the mode, how many samples")
     arguments = parser.parse_args()
-    results = [result for path in arguments.results for result in load(path)]
-    arguments.output.write_text(document(results, arguments.torch))
+    results = merge(result for path in arguments.results for result in load(path))
+    arguments.output.write_text(document(results, arguments.torch, arguments.run))
 
 
 if __name__ == "__main__":
