@@ -242,6 +242,8 @@ c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
     }
     memory = materialize(storage);
   }
+  // The count was read relaxed: what the last readers did comes before.
+  std::atomic_thread_fence(std::memory_order_acquire);
   return memory;
 }
 

@@ -48,7 +48,7 @@ class Failures {
 
 // Takes the memory if nobody else can ask for it, so that it may be donated.
 c10::Storage take_memory(DeviceDataPtr data) {
-  return data.unique() ? std::move(data->memory) : data->memory;
+  return data.is_uniquely_owned() ? std::move(data->memory) : data->memory;
 }
 
 ComputationInputs collect_inputs(Job& job, Failures& failures) {

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
+#include <atomic>
+
 namespace lazyplug {
 namespace {
 
@@ -67,6 +69,8 @@ at::Tensor own(at::Tensor base, const Geometry& layout) {
   const at::Tensor arranged = ensure_layout(base, layout);
   base.reset();
   if (arranged.use_count() == 1 && arranged.storage().use_count() == 1) {
+    // The counts are read relaxed: what other threads did with the memory comes before.
+    std::atomic_thread_fence(std::memory_order_acquire);
     return arranged;
   }
   return arrange(arranged, layout);
