@@ -1,0 +1,251 @@
+#include "backend/shape_inference.h"
+
+#include "backend/make_signature.h"
+#include "backend/meta_kernels.h"
+#include "backend/stand_in_arguments.h"
+#include "common/metrics.h"
+#include "device/cpu_allocator.h"
+#include "lowering/execution_guard.h"
+
+namespace lazyplug {
+namespace {
+
+enum class Resized : uint8_t { kNone, kOut, kOther };
+
+// Whether the call gave an argument another geometry. Meta kernels also change
+// strides that the CPU's leave alone, so of them only the sizes are believed.
+bool was_resized(const c10::TensorImpl& before, const at::Tensor& after) {
+  return before.sizes() != after.sizes() || (after.is_cpu() && before.strides() != after.strides());
+}
+
+Resized find_resized(const Call& call, const StandInArguments& arguments) {
+  Resized resized = Resized::kNone;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    const TensorArg& arg = call.tensors[i];
+    if (arg.tensor && arg.written && was_resized(*arg.tensor, arguments.tensors()[i])) {
+      resized = arg.out && resized != Resized::kOther ? Resized::kOut : Resized::kOther;
+    }
+  }
+  return resized;
+}
+
+// Arguments that were not resized keep their geometry.
+std::vector<Geometry> geometries_after(const Call& call, const StandInArguments& arguments) {
+  std::vector<Geometry> geometries;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    const auto* before = call.tensors[i].tensor;
+    const at::Tensor& after = arguments.tensors()[i];
+    const bool keeps = before && !was_resized(*before, after);
+    geometries.push_back(
+        !before ? Geometry()
+        : keeps ? Geometry::of(*before)
+                : Geometry::of(*after.unsafeGetTensorImpl()));
+  }
+  return geometries;
+}
+
+bool overlaps_itself(const c10::TensorImpl& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.sizes()[i] > 1 && tensor.strides()[i] == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ranges_meet(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  const Geometry first = Geometry::of(a);
+  const Geometry second = Geometry::of(b);
+  const auto begin = [](const Geometry& geometry) { return geometry.offset * geometry.itemsize(); };
+  return begin(first) < second.extent_bytes() && begin(second) < first.extent_bytes();
+}
+
+// True if the call writes memory that it, or another argument, also sees
+// elsewhere.
+bool may_overlap(const Call& call) {
+  for (const TensorArg& arg : call.tensors) {
+    if (!arg.tensor || !arg.written) {
+      continue;
+    }
+    if (overlaps_itself(*arg.tensor)) {
+      return true;
+    }
+    const auto* storage = LazyStorageImpl::of(arg.tensor);
+    for (const TensorArg& other : call.tensors) {
+      if (other.tensor && other.tensor != arg.tensor && LazyStorageImpl::of(other.tensor) == storage &&
+          ranges_meet(*arg.tensor, *other.tensor)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool is_overlap_error(const c10::Error& error) {
+  const std::string& message = error.msg();
+  return message.find("unsupported operation:") != std::string::npos &&
+         message.find("memory location") != std::string::npos;
+}
+
+// Meta kernels do not check for overlaps as the CPU's do, and which overlaps an
+// op refuses is its own affair. Runs it once on zeros, to see whether it does.
+void rehearse(const Call& call, const c10::Stack& stack) {
+  const ExecutionGuard guard;
+  const WarningCollector unwanted;
+  StandInArguments arguments(call, c10::kCPU);
+  c10::Stack cpu_stack = arguments.make(stack);
+  try {
+    call.op->handle().callBoxed(cpu_stack);
+  } catch (const c10::Error& error) {
+    if (is_overlap_error(error)) {
+      throw;
+    }
+  } catch (...) {
+    // Zeros are not the user's values: this error may not be theirs either.
+  }
+}
+
+// Kernels that have nothing to do may return an argument as it is, although the
+// schema says that they do not.
+bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, const c10::Stack& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (op.return_aliases()[i] >= 0 || !results[i].isTensor() || !results[i].toTensor().is_cpu()) {
+      continue;
+    }
+    const at::Tensor result = results[i].toTensor();
+    for (const at::Tensor& argument : arguments.tensors()) {
+      if (argument.defined() && result.numel() == 0 && argument.is_cpu() && result.is_alias_of(argument)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void call_kernel(const OpInfo& op, c10::Stack* stack, c10::DeviceType device) {
+  if (const auto* kernel = device == c10::kMeta ? cpp_meta_kernel(op) : nullptr) {
+    kernel->callBoxed(op.handle(), c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  } else {
+    op.handle().callBoxed(stack);
+  }
+}
+
+// Runs the op on tensors without the data, and looks at what it returns.
+Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device, int fill = 0) {
+  const ExecutionGuard guard;
+  WarningCollector warnings;
+  StandInArguments arguments(call, device, fill);
+  c10::Stack results = arguments.make(stack);
+  call_kernel(*call.op, &results, device);
+  Inference inference;
+  inference.warnings = warnings.take();
+  if (returns_empty_view(*call.op, arguments, results)) {
+    return inference;
+  }
+  switch (find_resized(call, arguments)) {
+    case Resized::kNone:
+      inference.signature = make_signature(call, stack, results, device, inference.warnings.empty());
+      break;
+    case Resized::kOut:
+      // Whether an op accepts that depends on what it checks before it resizes:
+      // better run as it is.
+      TORCH_CHECK(!call.any_shared_storage, call.op->name(), " would resize what it also reads");
+      inference.resized = geometries_after(call, arguments);
+      break;
+    case Resized::kOther:
+      // Meta kernels written in Python resize what is to be written in place.
+      // No kernel does: it will raise.
+      TORCH_CHECK(false, call.op->name(), " cannot resize what it writes in place");
+  }
+  return inference;
+}
+
+// The first tensor is what is indexed, or masked.
+bool reads_mask(const Call& call) {
+  return std::any_of(std::next(call.tensors.begin()), call.tensors.end(), [](const TensorArg& arg) {
+    return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
+  });
+}
+
+// A call that writes in place has the results that it was given.
+bool is_in_place(const Call& call) {
+  const auto& aliases = call.op->return_aliases();
+  const auto is_out = [](const TensorArg& arg) { return arg.out; };
+  return call.any_written && std::none_of(call.tensors.begin(), call.tensors.end(), is_out) &&
+         std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
+}
+
+// Kernels of other libraries may do more than compute.
+bool may_rehearse(const OpInfo& op) {
+  return op.base_name().starts_with("aten::");
+}
+
+constexpr int64_t kSmallCall = 8192; // elements
+
+// Whether a small call's CPU kernel may be asked instead of its Meta kernel.
+// Results whose shapes depend on data, or that Meta refuses to predict, may
+// differ for other data.
+bool may_ask_cpu(const Call& call) {
+  const OpInfo& op = *call.op;
+  return !call.tensors.empty() && call.num_elements <= kSmallCall && may_rehearse(op) &&
+         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
+         !(op.shape_may_depend_on_data() && reads_mask(call));
+}
+
+// What the CPU kernel makes of zeros. They are no arguments for every op: some
+// count from one, or divide.
+Inference ask_cpu(const Call& call, const c10::Stack& stack) {
+  try {
+    return run_on_stand_ins(call, stack, c10::kCPU);
+  } catch (...) {
+    return run_on_stand_ins(call, stack, c10::kCPU, /*fill=*/1);
+  }
+}
+
+Inference ask_meta(const Call& call, const c10::Stack& stack) {
+  try {
+    return run_on_stand_ins(call, stack, c10::kMeta);
+  } catch (const c10::NotImplementedError&) { // there is no Meta kernel
+    return is_in_place(call) && may_rehearse(*call.op) ? ask_cpu(call, stack) : Inference();
+  }
+}
+
+// Meta kernels do not always predict the strides of the CPU's, nor check what
+// these check; and many are Python. Where that is cheap, the CPU kernel itself
+// is asked.
+Inference ask_kernels(const Call& call, const c10::Stack& stack) {
+  if (call.op->infer_on_cpu()) {
+    return ask_cpu(call, stack);
+  }
+  if (!may_ask_cpu(call)) {
+    return ask_meta(call, stack);
+  }
+  try {
+    const AllocationLimit small(kSmallCall * sizeof(double));
+    return ask_cpu(call, stack);
+  } catch (const c10::OutOfMemoryError&) {
+    return ask_meta(call, stack); // it was not small after all
+  } catch (...) {
+    Inference inference = ask_meta(call, stack);
+    inference.run_now = "on trial";
+    return inference;
+  }
+}
+
+} // namespace
+
+Inference infer_shapes(const Call& call, const c10::Stack& stack) {
+  static Counter& inferences = counter("ShapeInference");
+  inferences.add();
+  if (call.any_written && may_overlap(call)) {
+    rehearse(call, stack);
+  }
+  try {
+    return ask_kernels(call, stack);
+  } catch (...) {
+    // Most likely the user's mistake. The eager kernel will say it best.
+    return {.error = std::current_exception()};
+  }
+}
+
+} // namespace lazyplug
