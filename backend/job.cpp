@@ -1,6 +1,7 @@
 #include "backend/job.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cstring>
@@ -176,6 +177,8 @@ std::vector<FailurePtr> run_job(Job job) {
   try {
     use_threads(job.num_threads);
     const KernelMemoryScope memory(job.device);
+    // Whichever thread this is: a few kernels return less if it is off.
+    const c10::AutoGradMode grad_mode(true);
     std::vector<ComputationOutput> outputs = compute(job, failures);
     const ExecutionGuard guard;
     deliver(job, std::move(outputs), failures);

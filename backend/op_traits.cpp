@@ -38,6 +38,8 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_native_batch_norm_legit", {.infer_on_cpu = true}, kOtherShapes},
       {"aten::_batch_norm_with_update", {.infer_on_cpu = true}, kOtherShapes},
       {"aten::_batch_norm_with_update_functional", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::mkldnn_rnn_layer", {.infer_on_cpu = true}, "its Meta kernel promises no workspace"},
+      {"aten::mkldnn_rnn_layer_backward", {.infer_on_cpu = true}, "its Meta kernel promises no workspace"},
       {"aten::_linalg_svd", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_linalg_eigh", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_linalg_solve_ex", {.infer_on_cpu = true}, kOtherStrides},

@@ -63,10 +63,16 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", native::native_dropout);
   m.impl("_scaled_dot_product_fused_attention_overrideable", native::fused_attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", native::fused_attention_backward);
+  m.impl("lstm.input", native::lstm);
   m.impl("_thnn_fused_lstm_cell", native::fused_lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", native::fused_gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", native::fused_gru_cell_backward);
+}
+
+// Made of ops that can be differentiated.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("lstm.input", native::lstm);
 }
 
 TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {

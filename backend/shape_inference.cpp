@@ -1,5 +1,7 @@
 #include "backend/shape_inference.h"
 
+#include <c10/core/GradMode.h>
+
 #include "backend/make_signature.h"
 #include "backend/meta_kernels.h"
 #include "backend/stand_in_arguments.h"
@@ -133,6 +135,7 @@ void call_kernel(const OpInfo& op, c10::Stack* stack, c10::DeviceType device) {
 // Runs the op on tensors without the data, and looks at what it returns.
 Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::DeviceType device, int fill = 0) {
   const ExecutionGuard guard;
+  const c10::AutoGradMode as_jobs_run(true);
   WarningCollector warnings;
   StandInArguments arguments(call, device, fill);
   c10::Stack results = arguments.make(stack);
