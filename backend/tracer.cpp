@@ -126,6 +126,16 @@ bool record_as_predicted(const OpInfo& op, c10::Stack* stack) {
   return predicted.has_value();
 }
 
+// The op would resize out= arguments: they are resized, and the call looked up
+// anew.
+void resize_and_infer(Call& call, Inference& inference, const c10::Stack& stack) {
+  show_warnings(inference.warnings);
+  resize_arguments(call, inference.resized);
+  call = read_call(*call.op, stack);
+  inference = infer(call, stack);
+  inference.warnings.clear(); // the same again
+}
+
 // A kernel may give other strides to an out= argument that has its sizes
 // already. That matters to nobody if there is nothing to compute.
 bool is_done(const OpInfo& op, const std::vector<Geometry>& resized, const Call& call) {
@@ -145,6 +155,28 @@ void push_written(const OpInfo& op, c10::Stack* stack) {
     results.push_back(torch::jit::peek(*stack, alias, op.num_args()));
   }
   replace_arguments(op, results, stack);
+}
+
+void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
+  const OpInfo& op = *call.op;
+  if (inference.run_now) {
+    run_at_once(op, stack, inference.run_now);
+    if (inference.signature && inference.warnings.empty()) {
+      remember(call.key, inference.signature);
+    }
+    return;
+  }
+  if (!inference.signature) {
+    if (inference.error && config().fallback.get() == "error") {
+      rethrow(inference.error);
+    }
+    return run_fallback(op, stack, "its Meta kernel cannot predict the result");
+  }
+  show_warnings(inference.warnings);
+  draw_seed(call);
+  auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
+  auto fresh = context.record(inference.signature, call.tensors, call.scalars);
+  push_results(op, *inference.signature, std::move(fresh), stack);
 }
 
 } // namespace
@@ -188,33 +220,12 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
   }
   Inference inference = infer(call, *stack);
   if (!inference.resized.empty()) {
-    show_warnings(inference.warnings);
-    resize_arguments(call, inference.resized);
-    call = read_call(op, *stack);
-    inference = infer(call, *stack);
-    inference.warnings.clear(); // the same again
+    resize_and_infer(call, inference, *stack);
     if (!inference.resized.empty() && is_done(op, inference.resized, call)) {
       return push_written(op, stack);
     }
   }
-  if (inference.run_now) {
-    run_at_once(op, stack, inference.run_now);
-    if (inference.signature && inference.warnings.empty()) {
-      remember(call.key, inference.signature);
-    }
-    return;
-  }
-  if (!inference.signature) {
-    if (inference.error && config().fallback.get() == "error") {
-      rethrow(inference.error);
-    }
-    return run_fallback(op, stack, "its Meta kernel cannot predict the result");
-  }
-  show_warnings(inference.warnings);
-  draw_seed(call);
-  auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
-  auto fresh = context.record(inference.signature, call.tensors, call.scalars);
-  push_results(op, *inference.signature, std::move(fresh), stack);
+  record_or_run(call, inference, stack);
 }
 
 void trace_unregistered(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {

@@ -48,14 +48,18 @@ def empty_cache(d, m):
     assert m.memory_reserved() < held
 
 
+FLOWS = ("allocated", "freed", "current")
+
+
 @probe(MEMORY, "torch.cuda.memory_stats()['allocated_bytes.all.peak']", openreg=False)
 def stats(d, m):
+    before = m.memory_stats()
     x = one_mib(d)
     stats = m.memory_stats()
     for figure in ("allocation", "allocated_bytes", "active", "active_bytes", "reserved_bytes", "segment"):
         assert stats[f"{figure}.all.peak"] >= stats[f"{figure}.all.current"] > 0, figure
-        total = stats[f"{figure}.all.allocated"] - stats[f"{figure}.all.freed"]
-        assert total == stats[f"{figure}.all.current"], figure
+        grown = {key: stats[f"{figure}.all.{key}"] - before[f"{figure}.all.{key}"] for key in FLOWS}
+        assert grown["allocated"] - grown["freed"] == grown["current"], figure
     assert stats["allocated_bytes.large_pool.current"] >= x.nbytes
     assert stats["num_ooms"] >= 0 and stats["num_alloc_retries"] >= 0
 
