@@ -7,6 +7,7 @@
 
 #include "backend/fallback.h"
 #include "backend/lazy_storage.h"
+#include "backend/op_registry.h"
 #include "backend/sync_cause.h"
 #include "lowering/warnings.h"
 
@@ -139,11 +140,9 @@ void register_collective(torch::Library& library, const c10::OperatorHandle& op)
 void register_collectives(torch::Library& library) {
   // PyTorch's kernels look for a process group of the device itself; that they are replaced is no news to anybody.
   const WarningCollector nobody_hears;
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findOp(name);
-    if (op && name.name.starts_with("c10d::") && op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
-      register_collective(library, *op);
+  for (const c10::OperatorHandle& op : ops_of("c10d::")) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
+      register_collective(library, op);
     }
   }
 }

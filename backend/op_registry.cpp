@@ -23,19 +23,21 @@ const OpInfo& op_info(const char* name, const char* overload) {
   return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
 }
 
-const std::vector<c10::OperatorHandle>& aten_ops() {
-  static const auto* ops = [] {
-    auto* handles = new std::vector<c10::OperatorHandle>();
-    auto& dispatcher = c10::Dispatcher::singleton();
-    for (const auto& name : dispatcher.getAllOpNames()) {
-      if (name.name.starts_with("aten::")) {
-        if (const auto handle = dispatcher.findSchema(name)) {
-          handles->push_back(*handle);
-        }
+std::vector<c10::OperatorHandle> ops_of(std::string_view name_space) {
+  std::vector<c10::OperatorHandle> ops;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.starts_with(name_space)) {
+      if (const auto handle = dispatcher.findSchema(name)) {
+        ops.push_back(*handle);
       }
     }
-    return handles;
-  }();
+  }
+  return ops;
+}
+
+const std::vector<c10::OperatorHandle>& aten_ops() {
+  static const auto* ops = new std::vector<c10::OperatorHandle>(ops_of("aten::"));
   return *ops;
 }
 

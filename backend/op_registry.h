@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "lowering/op_info.h"
@@ -10,7 +11,9 @@ namespace lazyplug {
 const OpInfo& op_info(const c10::OperatorHandle& handle);
 const OpInfo& op_info(const char* name, const char* overload);
 
-// All ops in PyTorch's own namespace that have a schema, registered ones only.
+// All registered ops of a namespace, such as "c10d::", that have a schema.
+std::vector<c10::OperatorHandle> ops_of(std::string_view name_space);
+// Those of PyTorch's own, which are asked for several times.
 const std::vector<c10::OperatorHandle>& aten_ops();
 
 } // namespace lazyplug
