@@ -188,40 +188,25 @@ def test_a_worker_that_uses_the_device_says_what_is_wrong(tmp_path):
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_loaders_with_pinned_memory(tmp_path, context):
+def test_data_loader_workers(tmp_path, context):
     run_script(
         tmp_path,
         f"""
         from torch.utils.data import DataLoader, TensorDataset
 
-        if __name__ == "__main__":
-            total = torch.zeros((), device="lazy")
-            loader = DataLoader(
-                TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=2, pin_memory=True, persistent_workers=True,
-                multiprocessing_context="{context}",
-            )
-            for epoch in range(2):
-                for (batch,) in loader:
-                    assert batch.is_pinned()
-                    total += batch.to("lazy", non_blocking=True).sum()
-            assert total.item() == 56
-        """,
-    )
-
-
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_data_loader_workers(context, tmp_path):
-    run_script(
-        tmp_path,
-        f"""
-        from torch.utils.data import DataLoader, TensorDataset
-
-        if __name__ == "__main__":
+        def total_of(**options):
             total = torch.zeros((), device="lazy")
             data = TensorDataset(torch.arange(8.0))
-            for (batch,) in DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context="{context}"):
-                total += batch.to("lazy").sum()
-            assert total.item() == 28
+            loader = DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context="{context}", **options)
+            for epoch in range(2):
+                for (batch,) in loader:
+                    assert batch.is_pinned() == loader.pin_memory
+                    total += batch.to("lazy", non_blocking=loader.pin_memory).sum()
+            return total.item()
+
+        if __name__ == "__main__":
+            assert total_of() == 56
+            assert total_of(pin_memory=True, persistent_workers=True) == 56
         """,
     )
 

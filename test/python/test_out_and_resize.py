@@ -1,0 +1,149 @@
+"""`out=` of every kind, and `resize_`."""
+
+import pytest
+import torch
+from helpers import STATES, both
+from matrix_cases import Cases, matrix
+
+case = Cases()
+
+
+# out= and resize -----------------------------------------------------------------------------------------------------
+
+
+@case
+def out_same_size(x):
+    out = torch.zeros(4, 6, device=x.device)
+    result = torch.add(x, 1, out=out)
+    return result, out
+
+
+@case
+def out_into_view(x):
+    out = torch.zeros(8, 6, device=x.device)
+    torch.mul(x, 2, out=out[2:6])
+    return out
+
+
+@case
+def out_into_transposed(x):
+    out = torch.zeros(6, 4, device=x.device).t()
+    torch.exp(x, out=out)
+    return out
+
+
+@case
+def out_resizes_empty(x):
+    out = torch.empty(0, device=x.device)
+    torch.sub(x, 1, out=out)
+    return out
+
+
+@case
+def out_is_an_input(x):
+    torch.add(x, x, out=x)
+
+
+@case
+def out_overlaps_nothing(x):
+    torch.add(x[0], x[1], out=x[2])
+
+
+@case
+def out_with_conversion(x):
+    out = torch.zeros(4, 6, dtype=torch.float64, device=x.device)
+    torch.add(x, 1, out=out)
+    return out
+
+
+@case
+def out_matmul(x):
+    out = torch.empty(0, device=x.device)
+    torch.mm(x, x.t(), out=out)
+    return out
+
+
+@case
+def out_two_results(x):
+    values, indices = torch.empty(0, device=x.device), torch.empty(0, dtype=torch.int64, device=x.device)
+    torch.max(x, 1, out=(values, indices))
+    return values, indices
+
+
+@case
+def out_reduction(x):
+    out = torch.zeros(6, device=x.device)
+    torch.sum(x, 0, out=out)
+    return out
+
+
+@case
+def out_cat(x):
+    out = torch.empty(0, device=x.device)
+    torch.cat([x, x[:1]], out=out)
+    return out
+
+
+@case
+def out_kron(x):
+    out = torch.empty(0, device=x.device)
+    torch.kron(x[:2, :2], x[:2, :1], out=out)
+    return out
+
+
+@case
+def resize_smaller(x):
+    x.resize_(2, 3)
+    x.add_(1)
+
+
+@case
+def resize_larger_and_fill(x):
+    x.resize_(5, 6)
+    x[4] = 0
+
+
+@case
+def resize_keeps_views(x):
+    view = x[0]
+    x.resize_(6, 6)
+    x[0] = 9
+    x[4:] = 0
+    return view
+
+
+@case
+def resize_view(x):
+    y = x[1:3]
+    y.resize_(2, 2)
+    y.zero_()
+    return y
+
+
+@case
+def resize_as(x):
+    y = torch.zeros(3, device=x.device)
+    y.resize_as_(x)
+    y.copy_(x)
+    return y
+
+
+@case
+def resize_storage(x):
+    x.untyped_storage().resize_(24 * 4 + 40)
+    x.add_(1)
+
+
+@case
+def resize_to_zero_and_back(x):
+    y = x * 2
+    y.resize_(0)
+    y.resize_(2, 2)
+    y.fill_(3)
+    return y
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", case)
+def test_case(name, state):
+    both(case[name], matrix(), state=state)
