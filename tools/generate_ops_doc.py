@@ -25,11 +25,6 @@ that is known.
 # op, kind of difference, cause
 CAUSES = (
     (
-        "nn.functional.linear_cross_entropy*",
-        "value",
-        "PyTorch's Python code chooses the dtype of sums by the name of the device, and knows but CPU and CUDA",
-    ),
-    (
         "*",
         "no error",
         "no result depends on the op that raises on the CPU, so it is not run; it is in blocking mode",

@@ -47,6 +47,7 @@ from torch_lazyplug import (  # noqa: E402
     closure,
     computation,
     config,
+    cpu_choices,
     debug,
     deepcopy,
     device_context,
@@ -68,6 +69,7 @@ from torch_lazyplug.sync import get_tensor_id, mark_step, save, sync_multi, to_c
 
 accessors.install()
 deepcopy.install()
+cpu_choices.install()
 fake_tensors.install()
 dynamo.install()
 safetensors_support.install()

@@ -1,0 +1,34 @@
+"""Choices that PyTorch's Python code makes by a device's name.
+
+The CPU's kernels run our graphs, so what PyTorch has found to be the best or the most exact for the CPU is so for this
+device; what it chooses for devices that it has never heard of is not.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+# Methods with an argument `device`. The chunked loss accumulates in float32 on the CPU, by a table of devices.
+_METHODS: tuple[tuple[type, str], ...] = ((LinearCrossEntropyOptions, "_adjust"),)
+
+
+def install() -> None:
+    """Has these methods choose as for the CPU; does nothing if that has been done."""
+    for owner, name in _METHODS:
+        method = getattr(owner, name)
+        if not hasattr(method, "_lazyplug"):
+            setattr(owner, name, _asked_for_the_cpu(method))
+
+
+def _asked_for_the_cpu(method: Any) -> Any:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is not None and device.type == "lazy":
+            kwargs["device"] = torch.device("cpu")
+        return method(*args, **kwargs)
+
+    wrapper._lazyplug = True  # type: ignore[attr-defined]
+    return wrapper
