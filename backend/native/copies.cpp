@@ -51,7 +51,8 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   {
     const ExecutionGuard guard;
     const KernelMemoryScope memory(self.device().index());
-    whole = lazyplug::empty(Geometry::contiguous(source.scalar_type(), source.sizes()));
+    // With the source's strides: they order the writes, which shows where elements of `self` overlap.
+    whole = at::empty_like(source);
     whole.copy_(source);
   }
   return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()), false);

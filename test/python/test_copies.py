@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from composed import same_on_both
+from helpers import DEVICE
 
 DTYPES = (
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
@@ -61,6 +62,16 @@ def test_every_dtype_layout_and_direction():
     command = [sys.executable, "-c", "import torch_lazyplug, test_copies; test_copies.copy_everything()"]
     done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("source", [torch.arange(6).reshape(2, 3).t(), torch.arange(6).reshape(3, 2)])
+def test_where_elements_overlap_the_last_write_is_the_cpus(source):
+    def copy(device):
+        base = torch.zeros(4, dtype=torch.int64, device=device)
+        base.unfold(0, 2, 1).copy_(source)
+        return base
+
+    assert copy(DEVICE).tolist() == copy("cpu").tolist()
 
 
 def values(device):
