@@ -46,6 +46,26 @@ std::vector<Geometry> geometries_after(const Call& call, const StandInArguments&
   return geometries;
 }
 
+bool is_inexact(c10::ScalarType dtype) {
+  return !c10::isIntegralType(dtype, /*includeBool=*/true);
+}
+
+// A kernel that computes in another dtype than the result's visits the elements
+// in the order of the result's memory if that has its size already, else in
+// that of the operands. What is vectorised depends on it, and so the last bit.
+bool rounds_otherwise_once_resized(const Call& call) {
+  const auto any_tensor = [&call](const auto& suits) {
+    return std::any_of(call.tensors.begin(), call.tensors.end(), [&suits](const TensorArg& arg) {
+      return arg.tensor && suits(arg);
+    });
+  };
+  return any_tensor([](const TensorArg& arg) { return !arg.out && !arg.tensor->is_contiguous(); }) &&
+         any_tensor([&any_tensor](const TensorArg& out) {
+           const auto differs = [&out](const TensorArg& arg) { return arg.tensor->dtype() != out.tensor->dtype(); };
+           return out.out && is_inexact(c10::typeMetaToScalarType(out.tensor->dtype())) && any_tensor(differs);
+         });
+}
+
 bool overlaps_itself(const c10::TensorImpl& tensor) {
   for (int64_t i = 0; i < tensor.dim(); ++i) {
     if (tensor.sizes()[i] > 1 && tensor.strides()[i] == 0) {
@@ -153,6 +173,10 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
       // Whether an op accepts that depends on what it checks before it resizes:
       // better run as it is.
       TORCH_CHECK(!call.any_shared_storage, call.op->name(), " would resize what it also reads");
+      if (rounds_otherwise_once_resized(call)) {
+        inference.run_now = "resizes an out= argument of another dtype";
+        break;
+      }
       inference.resized = geometries_after(call, arguments);
       break;
     case Resized::kOther:

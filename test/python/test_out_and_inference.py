@@ -3,7 +3,7 @@
 import pytest
 import torch
 from composed import same_on_both
-from helpers import both, work
+from helpers import DEVICE, both, work
 
 
 def eye_lu(device):
@@ -37,6 +37,20 @@ RESIZED = {
 @pytest.mark.parametrize("name", RESIZED)
 def test_resized_out(name):
     same_on_both(RESIZED[name])
+
+
+def test_the_last_bit_does_not_depend_on_when_out_is_resized():
+    """Of these, float64 results of float32 numbers take the vectorised kernel in the order of the operands only."""
+    values = torch.linspace(-3, 3, 99).reshape(33, 3)
+
+    def call(device):
+        a, b = (t.to(device).t() for t in (values, values.flip(0) * 0.7))
+        return [torch.atan2(a, b, out=out(device, *sizes, dtype=torch.float64)) for sizes in ((0,), (2, 33, 3))]
+
+    expected, actual = call("cpu"), call(DEVICE)
+    for wanted, got in zip(expected, actual, strict=True):
+        assert got.stride() == wanted.stride()
+        assert torch.equal(got.cpu(), wanted)
 
 
 @pytest.mark.lazy_only
