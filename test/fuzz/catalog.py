@@ -56,9 +56,6 @@ DENSE_ONLY = {"median", "nanmedian"}
 SCANS = _names("cumsum cumprod logcumsumexp softmax log_softmax")
 WITH_KEEPDIM = set(REDUCTIONS) - {"count_nonzero", "norm"} | {"max", "min", "median", "mode", "nanmedian"}
 
-# Without elements, its result counts as written once on the CPU, where zeros are made of two ops.
-TRAPEZOID = "torch.trapezoid({0})"
-
 # One tensor in, a new one out.
 RESHUFFLES = [
     "torch.flip({0}, [{1}])",
@@ -81,7 +78,8 @@ RESHUFFLES = [
     "F.one_hot({0} == 1)",
     "torch.nonzero({0})",
     "torch.unique({0})",
-    TRAPEZOID,
+    # Without elements, its result counts as written once on the CPU, where zeros are made of two ops.
+    "torch.trapezoid({0}) if {0}.numel() else None",
     "torch.argsort({0}, dim={1}, stable=True)",
     "torch.bincount({0}.flatten())",
     "torch.histc({0}, 4)",

@@ -381,9 +381,12 @@ class Generator:
         self.add("{0}[{1}] = {2}", Ref(name), index, value, writes=(name,), fragile=True)
 
     def _is_filled_on_the_cpu(self, value, name):
-        """A scalar assigned to a part of a tensor is a fill on the CPU and a copy on other devices, which differ."""
+        """A scalar assigned to a part of a tensor is a fill on the CPU and a copy on other devices, which differ.
+
+        Into another dtype, the copy even of a negative view: it may not negate, or raise.
+        """
         scalar = self.value(value.name)
-        return scalar.dim() == 0 and (scalar.requires_grad or self._share(name, [value]))
+        return scalar.dim() == 0 and (scalar.requires_grad or scalar.is_neg() or self._share(name, [value]))
 
     def indexed(self):
         """The named indexing ops, with the index as a tensor."""
