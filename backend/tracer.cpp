@@ -46,13 +46,19 @@ std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack
   return std::nullopt;
 }
 
-// What read_call() checks of ops that are recorded.
-void check_written_devices(const OpInfo& op, const c10::Stack& stack) {
-  const auto device = op.writes() ? lazy_device(op, stack) : std::nullopt;
+// What read_call() checks of ops that are recorded. Ops that are not recorded for
+// other reasons than their data may be made for arguments on several devices.
+void check_devices(const OpInfo& op, const c10::Stack& stack) {
+  const auto device = lazy_device(op, stack);
   const auto arguments = torch::jit::last(stack, op.num_args());
   for (size_t i = 0; device && i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
-    if (op.args()[i].written && value.isTensor() && value.toTensor().defined() && !is_lazy(value.toTensor())) {
+    if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().device() == *device) {
+      continue;
+    }
+    const bool may_be_read =
+        !op.depends_on_data() || value.toTensor().dim() == 0 || static_cast<int>(i) == op.cpu_indices();
+    if (op.args()[i].written || !may_be_read) {
       raise_two_devices(*device, value.toTensor().device());
     }
   }
@@ -198,7 +204,7 @@ void trace(const OpInfo& op, c10::Stack* stack) {
 
 void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
   if (!op.traceable()) {
-    check_written_devices(op, *stack);
+    check_devices(op, *stack);
     return run_fallback(op, stack, op.not_traceable_because().c_str());
   }
   if (is_fallback_forced(op)) {

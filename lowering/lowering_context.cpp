@@ -1,6 +1,7 @@
 #include "lowering/lowering_context.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lowering/runtime_ops.h"
 
@@ -19,6 +20,32 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   }
   // TorchScript finds no overload for a bool where a Scalar is wanted.
   return scalar.isBool() ? c10::TypePtr(c10::NumberType::get()) : c10::TypePtr(c10::ComplexType::get());
+}
+
+// Of kinds that are frequent: sizes, strides, flags.
+std::optional<Hash128> key_of_constant(const c10::IValue& value) {
+  enum class Tag : uint64_t { kNone, kBool, kInt, kInts };
+  const auto key = [](Tag tag, uint64_t word) {
+    return hash_combine(hash_combine({}, static_cast<uint64_t>(tag)), word);
+  };
+  if (value.isNone()) {
+    return key(Tag::kNone, 0);
+  }
+  if (value.isBool()) {
+    return key(Tag::kBool, value.toBool());
+  }
+  if (value.isInt()) {
+    return key(Tag::kInt, static_cast<uint64_t>(value.toInt()));
+  }
+  if (value.isIntList()) {
+    const auto list = value.toIntList();
+    Hash128 hash = key(Tag::kInts, list.size());
+    for (int64_t element : list) {
+      hash = hash_combine(hash, static_cast<uint64_t>(element));
+    }
+    return hash;
+  }
+  return std::nullopt;
 }
 
 std::vector<int64_t> ints(const c10::DimVector& dims) {
@@ -269,7 +296,12 @@ void LoweringContext::bind_outputs(NodeId id, JitNode* call, const Owned& owned)
 }
 
 JitValue* LoweringContext::constant(const c10::IValue& value) {
-  return lowered_.graph->insertConstant(value);
+  const auto key = key_of_constant(value);
+  if (!key) {
+    return lowered_.graph->insertConstant(value);
+  }
+  auto& known = constants_[*key];
+  return known = known ? known : lowered_.graph->insertConstant(value);
 }
 
 JitNode*

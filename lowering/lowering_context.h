@@ -58,6 +58,7 @@ class LoweringContext {
   torch::jit::Value* generator(NodeId id, torch::jit::Value* seed);
   void bind_outputs(NodeId id, torch::jit::Node* call, const Owned& owned);
 
+  // The same for equal values: their nodes would be most of the graph.
   torch::jit::Value* constant(const c10::IValue& value);
   torch::jit::Node*
   add_node(const char* kind, c10::ArrayRef<torch::jit::Value*> inputs, size_t num_outputs, Kernel kernel);
@@ -67,6 +68,7 @@ class LoweringContext {
   std::vector<std::vector<torch::jit::Value*>> values_; // by node, by output
   std::vector<torch::jit::Value*> scalars_;
   std::unordered_map<const Geometry*, torch::jit::Value*> views_;
+  std::unordered_map<Hash128, torch::jit::Value*> constants_;
 };
 
 } // namespace lazyplug

@@ -141,8 +141,9 @@ void OpInfo::judge_traceability(const OpTraits& traits) {
       not_traceable_because_ = "returns a view";
     }
   }
-  if ((handle_.hasTag(at::Tag::dynamic_output_shape) && !traits.shape_may_be_static) ||
-      handle_.hasTag(at::Tag::data_dependent_output)) {
+  depends_on_data_ = (handle_.hasTag(at::Tag::dynamic_output_shape) && !traits.shape_may_be_static) ||
+                     handle_.hasTag(at::Tag::data_dependent_output);
+  if (depends_on_data_) {
     not_traceable_because_ = "output depends on data";
   }
 }

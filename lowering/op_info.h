@@ -90,6 +90,10 @@ class OpInfo {
   bool shape_may_depend_on_data() const {
     return handle_.hasTag(at::Tag::dynamic_output_shape);
   }
+  // What the op returns depends on data, so that it cannot be traced.
+  bool depends_on_data() const {
+    return depends_on_data_;
+  }
   bool infer_on_cpu() const {
     return infer_on_cpu_;
   }
@@ -127,6 +131,7 @@ class OpInfo {
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;
+  bool depends_on_data_ = false;
   std::string not_traceable_because_;
 };
 

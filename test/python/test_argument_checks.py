@@ -26,6 +26,7 @@ REFUSED = {
     "index_of_nothing": lambda d: torch.empty(10, 0, device=d)[:, [0, 1]],
     "random_range": lambda d: torch.empty(2000, device=d).random_(3, 3),
     "random_beyond_dtype": lambda d: torch.empty(2000, dtype=torch.int8, device=d).random_(0, 1000),
+    "permutation_beyond_dtype": lambda d: torch.randperm(2**11 + 2, out=torch.empty(0, dtype=torch.half, device=d)),
     "singular": lambda d: torch.linalg.inv(torch.zeros(2, 2, device=d)),
 }
 

@@ -269,6 +269,19 @@ def test_dumps_name_lines_when_debugging():
         assert "test_computation.py:" in debug.dump_ir([y], form)
 
 
+def test_equal_constants_of_a_graph_are_one():
+    x = lazy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    finish_pending()
+    for i in range(6):
+        x[i] += i + 1
+    constants = [
+        line.split(" : ")[1] for line in debug.dump_ir([x], "backend").splitlines() if "prim::Constant" in line
+    ]
+    assert len(constants) == len(set(constants))
+    assert any(line.startswith("bool") for line in constants) and any(line.startswith("int") for line in constants)
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize("error", [ValueError, RuntimeError])
 def test_unknown_formats_are_refused(error):
     with pytest.raises(error, match="Unrecognized IR format"):

@@ -16,6 +16,10 @@ from helpers import DEVICE, work
         lambda: F.embedding(torch.tensor([1]), torch.ones(3, 2, device=DEVICE)),
         lambda: torch.nonzero(torch.ones(2, device=DEVICE), out=torch.empty(0, dtype=torch.int64)),
         lambda: torch.masked_select(torch.ones(2, device=DEVICE), torch.ones(2, device=DEVICE) > 0, out=torch.ones(2)),
+        lambda: torch.masked_select(torch.ones(2, device=DEVICE), torch.ones(2) > 0),
+        lambda: torch.equal(torch.ones(2, device=DEVICE), torch.ones(2)),
+        lambda: torch.bincount(torch.ones(2, dtype=torch.int64, device=DEVICE), torch.ones(2)),
+        lambda: torch.linalg.lstsq(torch.eye(2, device=DEVICE), torch.ones(2, 1)),
     ],
 )
 def test_two_devices_are_refused(call):
@@ -54,3 +58,14 @@ def test_index_fill_takes_indices_from_the_cpu(in_place):
     assert filled.device == x.device
     assert filled.tolist() == torch.ones(3, 4).index_fill(1, index, 5.0).tolist()
     assert not done.fallbacks
+
+
+def test_a_mask_of_one_number_may_be_on_the_cpu():
+    assert torch.ones(2, device=DEVICE).masked_select(torch.tensor(True)).tolist() == [1, 1]
+
+
+def test_ctc_loss_takes_targets_and_lengths_from_the_cpu():
+    scores, targets = torch.randn(20, 2, 5).log_softmax(2), torch.tensor([[1, 2, 3], [4, 1, 0]])
+    lengths = torch.tensor([20, 18]), torch.tensor([3, 2])
+    expected = F.ctc_loss(scores, targets, *lengths)
+    assert torch.equal(F.ctc_loss(scores.to(DEVICE), targets, *lengths).cpu(), expected)
