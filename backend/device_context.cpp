@@ -121,6 +121,7 @@ Outputs DeviceContext::record_locked(
   Outputs outputs = stream.record(signature, args, scalars, location, graveyard);
   const bool full = stream.is_full();
   lock.unlock();
+  graveyard.clear(); // or whoever writes this memory would have to copy it
   if (config().launch_blocking.get()) {
     const SyncCause cause("launch blocking");
     submit_and_wait(stream);

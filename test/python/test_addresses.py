@@ -17,6 +17,16 @@ def test_addresses_are_real_and_shared_by_views():
     assert x.untyped_storage().data_ptr() == view.untyped_storage().data_ptr() == x.data_ptr()
 
 
+@pytest.mark.usefixtures("blocking")
+def test_what_is_written_at_once_is_written_in_place():
+    x = torch.ones(4, device="lazy") + 1
+    address = x.data_ptr()
+    x[1:].mul_(3)
+    x.add_(1)
+    assert x.data_ptr() == address
+    assert x.tolist() == [3, 7, 7, 7]
+
+
 def test_storage_handle_runs_nothing():
     with work() as done:
         y = torch.ones(4, device="lazy") + 1
