@@ -81,7 +81,7 @@ class CallReader {
 
   void add_undefined() {
     add_word(kNoneTag);
-    call_.tensors.push_back({});
+    call_.tensors.emplace_back();
   }
 
   void read_tensor(const c10::TensorImpl& tensor, bool written, bool out) {
@@ -93,7 +93,8 @@ class CallReader {
       call_.obstacle = obstacle;
       return;
     }
-    if (auto* storage = LazyStorageImpl::of(&tensor)) {
+    auto* storage = LazyStorageImpl::of(&tensor);
+    if (storage) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
       call_.any_shared_storage |= call_.op->writes() && shares_written_storage(call_.tensors, *storage, written);
@@ -106,7 +107,7 @@ class CallReader {
       }
       add_geometry(tensor, /*on_cpu=*/true);
     }
-    call_.tensors.push_back({&tensor, written, out});
+    call_.tensors.emplace_back(tensor, storage, written, out);
     call_.any_written |= written;
     call_.num_elements += tensor.numel();
   }

@@ -58,7 +58,7 @@ StreamContext& DeviceContext::stream(c10::StreamId id) {
   }
   const Lock lock(mutex_);
   if (!slot.load()) {
-    slot.store(new StreamContext(index_, id), std::memory_order_release);
+    slot.store(new StreamContext(*this, index_, id), std::memory_order_release);
   }
   return *slot.load();
 }
@@ -137,7 +137,7 @@ Outputs DeviceContext::record_locked(
 // wait for: data, not another trace.
 void DeviceContext::make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock) {
   for (size_t i = 0; i < args.size();) {
-    auto* storage = args[i].tensor ? LazyStorageImpl::of(args[i].tensor) : nullptr;
+    LazyStorageImpl* storage = args[i].storage;
     if (storage && storage->state_ == LazyStorageImpl::State::kPending && storage->stream_ != &reader) {
       StreamContext& writer = *storage->stream_;
       lock.unlock();

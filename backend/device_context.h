@@ -10,6 +10,7 @@
 
 #include "backend/predicted_call.h"
 #include "backend/stream_context.h"
+#include "device/runtime.h"
 #include "device/stream.h"
 #include "lowering/subgraph.h"
 
@@ -30,6 +31,9 @@ namespace lazyplug {
 class DeviceContext {
  public:
   static DeviceContext& get(c10::DeviceIndex index);
+  c10::Device device() const {
+    return lazy_device(index_);
+  }
 
   // Appends a call to the trace of the calling thread's current stream. `args`
   // are its tensor arguments in order. Returns the fresh outputs, as tensors.

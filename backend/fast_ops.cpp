@@ -1,6 +1,7 @@
 #include "backend/fast_ops.h"
 
 #include <ATen/Operators.h>
+#include <c10/core/GradMode.h>
 
 #include <unordered_set>
 
@@ -24,12 +25,45 @@ c10::Stack trace_unpredicted_boxed(const OpInfo& op, const Args&... args) {
   return stack;
 }
 
-// For ops that return one new tensor, or their first argument.
-template <typename Schema>
-class FastKernel;
+// Nothing that autograd would look at, and nothing between autograd and the
+// device that would: the call may go straight to the device.
+template <typename T>
+bool is_differentiated(const T& /*no tensor*/) {
+  return false;
+}
+bool is_differentiated(const at::Tensor& tensor) {
+  const auto* meta = tensor.unsafeGetTensorImpl()->autograd_meta();
+  return meta && ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
+}
+
+uint64_t functionalities(c10::DispatchKeySet keys) {
+  return keys.raw_repr() & ~c10::full_backend_mask;
+}
+
+const uint64_t kBetween = functionalities(
+    c10::after_autograd_keyset - c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
 
 template <typename... Args>
-class FastKernel<at::Tensor(Args...)> final : public c10::OperatorKernel {
+bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
+  return (keys.raw_repr() & kBetween) == 0 && !(is_differentiated(args) || ...);
+}
+
+// PyTorch's own autograd kernel of an op stands at all autograd keys that
+// nobody overrides.
+c10::DispatchKeySet without_override(c10::DispatchKeySet keys) {
+  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
+}
+
+// Two kernels for each op: the device's, and one in front of autograd's, which
+// costs as much as all the rest and seldom has anything to do. For ops that
+// return one new tensor, or their first argument.
+template <typename Op, typename Schema = typename Op::schema>
+class FastKernel;
+template <typename Op, typename Schema = typename Op::schema>
+class FastAutogradKernel;
+
+template <typename Op, typename... Args>
+class FastKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKernel {
  public:
   explicit FastKernel(const OpInfo& op) : op_(op) {}
   at::Tensor operator()(Args... args) const {
@@ -43,8 +77,25 @@ class FastKernel<at::Tensor(Args...)> final : public c10::OperatorKernel {
   const OpInfo& op_;
 };
 
-template <typename... Args>
-class FastKernel<at::Tensor&(at::Tensor&, Args...)> final : public c10::OperatorKernel {
+template <typename Op, typename... Args>
+class FastAutogradKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKernel {
+ public:
+  explicit FastAutogradKernel(const OpInfo& op) : op_(op) {}
+  at::Tensor operator()(c10::DispatchKeySet keys, Args... args) const {
+    if (is_plain(keys, args...)) {
+      if (auto predicted = predict_unboxed(op_, args...)) {
+        return std::move(predicted->outputs.front());
+      }
+    }
+    return Op::redispatch(without_override(keys), args...);
+  }
+
+ private:
+  const OpInfo& op_;
+};
+
+template <typename Op, typename... Args>
+class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c10::OperatorKernel {
  public:
   explicit FastKernel(const OpInfo& op) : op_(op) {}
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
@@ -58,17 +109,38 @@ class FastKernel<at::Tensor&(at::Tensor&, Args...)> final : public c10::Operator
   const OpInfo& op_;
 };
 
+template <typename Op, typename... Args>
+class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c10::OperatorKernel {
+ public:
+  explicit FastAutogradKernel(const OpInfo& op) : op_(op) {}
+  at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
+    if (!is_plain(keys, self, args...) || !predict_unboxed(op_, self, args...)) {
+      return Op::redispatch(without_override(keys), self, args...);
+    }
+    if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
+      self.unsafeGetTensorImpl()->bump_version();
+    }
+    return self;
+  }
+
+ private:
+  const OpInfo& op_;
+};
+
 struct FastOp {
   const char* name;
   const char* overload;
-  void (*add)(torch::Library& library, const char* name, const OpInfo& op);
+  torch::CppFunction (*kernel)(const OpInfo& op);
+  torch::CppFunction (*autograd_kernel)(const OpInfo& op);
 };
 
 template <typename Op>
 constexpr FastOp fast() {
-  return {Op::name, Op::overload_name, [](torch::Library& library, const char* name, const OpInfo& op) {
-            library.impl(name, torch::CppFunction(FastKernel<typename Op::schema>(op)));
-          }};
+  return {
+      Op::name,
+      Op::overload_name,
+      [](const OpInfo& op) { return torch::CppFunction(FastKernel<Op>(op)); },
+      [](const OpInfo& op) { return torch::CppFunction(FastAutogradKernel<Op>(op)); }};
 }
 
 namespace ops = at::_ops;
@@ -107,12 +179,21 @@ constexpr FastOp kFastOps[] = {
     fast<ops::addmm>(),
 };
 
+std::string full_name(const FastOp& op) {
+  return *op.overload ? std::string(op.name) + "." + op.overload : op.name;
+}
+
 } // namespace
 
 void register_fast_ops(torch::Library& library) {
   for (const FastOp& op : kFastOps) {
-    const std::string name = *op.overload ? std::string(op.name) + "." + op.overload : op.name;
-    op.add(library, name.c_str(), op_info(op.name, op.overload));
+    library.impl(full_name(op).c_str(), op.kernel(op_info(op.name, op.overload)));
+  }
+}
+
+void register_fast_autograd(torch::Library& library) {
+  for (const FastOp& op : kFastOps) {
+    library.impl(full_name(op).c_str(), op.autograd_kernel(op_info(op.name, op.overload)));
   }
 }
 

@@ -41,14 +41,17 @@ c10::intrusive_ptr<c10::StorageImpl> create_storage(
 } // namespace
 
 LazyStorageImpl::LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable)
+    : LazyStorageImpl(nbytes, DeviceContext::get(device.index()), resizable) {}
+
+LazyStorageImpl::LazyStorageImpl(size_t nbytes, DeviceContext& context, bool resizable)
     : StorageImpl(
           use_byte_size_t(),
           c10::SymInt(static_cast<int64_t>(nbytes)),
-          c10::DataPtr(nullptr, device),
+          c10::DataPtr(nullptr, context.device()),
           c10::GetAllocator(kLazyDevice),
           resizable),
       id_(next_id()),
-      context_(&DeviceContext::get(device.index())) {
+      context_(&context) {
   set_materializer(materialize_on_access);
 }
 

@@ -52,6 +52,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
   };
 
   LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable);
+  LazyStorageImpl(size_t nbytes, DeviceContext& context, bool resizable);
   ~LazyStorageImpl() override;
 
   void release_resources() override;

@@ -71,7 +71,7 @@ bool bind_return(Signature& signature, size_t index, const c10::IValue& value, c
 }
 
 bool is_on_cpu(const TensorArg& arg) {
-  return arg.tensor && !LazyStorageImpl::of(arg.tensor);
+  return arg.tensor && !arg.storage;
 }
 
 // Whether the signature tells all that the key was made of.

@@ -91,7 +91,7 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
     return expected.dtype == c10::ScalarType::Undefined;
   }
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  const auto* storage = LazyStorageImpl::of(&impl);
+  auto* storage = LazyStorageImpl::of(&impl);
   const bool written = signature_.writes_operand(index);
   const bool on_cpu = !signature_.on_cpu.empty() && signature_.on_cpu[index];
   if (on_cpu ? !impl.is_cpu() : !storage || &storage->context() != &context_) {
@@ -104,7 +104,7 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
       (storage && !signature_.written.empty() && shares_written_storage(tensors_, *storage, written))) {
     return false;
   }
-  tensors_.push_back({&impl, written, false});
+  tensors_.emplace_back(impl, storage, written);
   return true;
 }
 

@@ -21,6 +21,11 @@ class Prediction {
   // The signature expected next, or null.
   const SignaturePtr& next() const;
 
+  // How many calls are expected to be recorded; 0 if that is not known.
+  size_t num_expected() const {
+    return expected_ ? expected_->calls.size() - next_ : 0;
+  }
+
   // Tells what was recorded instead, or as expected. After a difference, looks
   // for it nearby, so that a call more or less costs a few calls.
   void note(const SignaturePtr& recorded);

@@ -37,9 +37,8 @@ void DeviceContext::wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& 
   while (true) {
     std::vector<DeviceDataPtr> awaited;
     for (const TensorArg& arg : args) {
-      auto* storage = LazyStorageImpl::of(arg.tensor);
-      if (storage->state_ == LazyStorageImpl::State::kSubmitted) {
-        awaited.push_back(storage->data_);
+      if (arg.storage->state_ == LazyStorageImpl::State::kSubmitted) {
+        awaited.push_back(arg.storage->data_);
       }
     }
     for (const PendingLeaf& leaf : reader.pending_leaves()) {
@@ -61,7 +60,7 @@ void DeviceContext::wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& 
 Subgraph DeviceContext::program(c10::ArrayRef<at::Tensor> tensors, bool with_data) {
   std::vector<TensorArg> args;
   for (const at::Tensor& tensor : tensors) {
-    args.push_back({tensor.unsafeGetTensorImpl()});
+    args.emplace_back(*tensor.unsafeGetTensorImpl());
   }
   StreamContext& reader = stream_of(tensors);
   Lock lock(mutex_);

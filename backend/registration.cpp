@@ -70,8 +70,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_gru_cell_backward", native::fused_gru_cell_backward);
 }
 
-// Made of ops that can be differentiated.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  register_fast_autograd(m);
+  // Made of ops that can be differentiated.
   m.impl("lstm.input", native::lstm);
 }
 

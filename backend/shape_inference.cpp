@@ -92,9 +92,8 @@ bool may_overlap(const Call& call) {
     if (overlaps_itself(*arg.tensor)) {
       return true;
     }
-    const auto* storage = LazyStorageImpl::of(arg.tensor);
     for (const TensorArg& other : call.tensors) {
-      if (other.tensor && other.tensor != arg.tensor && LazyStorageImpl::of(other.tensor) == storage &&
+      if (other.tensor && other.tensor != arg.tensor && other.storage == arg.storage &&
           ranges_meet(*arg.tensor, *other.tensor)) {
         return true;
       }

@@ -42,12 +42,12 @@ bool is_unseen(const FailurePtr& failure) {
 
 bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl& storage, bool written) {
   return std::any_of(args.begin(), args.end(), [&](const TensorArg& other) {
-    return other.tensor && (written || other.written) && LazyStorageImpl::of(other.tensor) == &storage;
+    return other.storage == &storage && (written || other.written);
   });
 }
 
-StreamContext::StreamContext(c10::DeviceIndex device, c10::StreamId id)
-    : device_(device), id_(id), epoch_(next_epoch()), worker_(worker_name(device, id)) {}
+StreamContext::StreamContext(DeviceContext& context, c10::DeviceIndex device, c10::StreamId id)
+    : context_(context), device_(device), id_(id), epoch_(next_epoch()), worker_(worker_name(device, id)) {}
 
 // ---- recording ----
 
@@ -69,7 +69,7 @@ Outputs StreamContext::record(
   }
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   recorded.add();
-  ++recorded_;
+  recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {
     graveyard.push_back(make_pending(*storage, {node, output++}, storage->layout_));
@@ -99,11 +99,8 @@ void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVec
 StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> args) {
   Written written;
   for (const TensorArg& arg : args) {
-    if (arg.tensor && arg.written) {
-      auto* storage = LazyStorageImpl::of(arg.tensor);
-      if (std::find(written.begin(), written.end(), storage) == written.end()) {
-        written.push_back(storage);
-      }
+    if (arg.written && std::find(written.begin(), written.end(), arg.storage) == written.end()) {
+      written.push_back(arg.storage);
     }
   }
   return written;
@@ -123,17 +120,16 @@ Operand StreamContext::read(const TensorArg& arg) {
   if (!arg.tensor) {
     return {};
   }
-  auto* storage = LazyStorageImpl::of(arg.tensor);
-  if (!storage) {
+  if (!arg.storage) {
     return read_cpu_scalar(*arg.tensor);
   }
-  if (!storage->in_trace(epoch_)) {
-    enter_trace(*storage, *arg.tensor);
+  if (!arg.storage->in_trace(epoch_)) {
+    enter_trace(*arg.storage, *arg.tensor);
   }
-  if (storage->layout_->matches(*arg.tensor)) {
-    return {storage->value_, nullptr};
+  if (arg.storage->layout_->matches(*arg.tensor)) {
+    return {arg.storage->value_, nullptr};
   }
-  return {storage->value_, trace_.own(Geometry::of(*arg.tensor))};
+  return {arg.storage->value_, trace_.own(Geometry::of(*arg.tensor))};
 }
 
 Operand StreamContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
@@ -176,9 +172,8 @@ Remains StreamContext::make_pending(LazyStorageImpl& storage, Value value, const
 
 Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
   Outputs outputs;
-  const c10::Device device(kLazyDevice, device_);
   for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
-    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], device, /*resizable=*/true);
+    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], context_, /*resizable=*/true);
     make_pending(*storage, {node, i}, &signature->outputs[i]);
     outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature->outputs[i]));
   }
@@ -247,6 +242,7 @@ Job StreamContext::take_job(Storages& storages) {
   pending_.clear();
   prediction_.cut(trace_);
   job.trace = std::exchange(trace_, Trace());
+  trace_.reserve(prediction_.num_expected());
   job.pending_leaves = std::exchange(pending_leaves_, {});
   epoch_ = next_epoch();
   return job;

@@ -14,7 +14,14 @@ namespace lazyplug {
 
 // A tensor argument as a call sees it.
 struct TensorArg {
+  TensorArg() = default;
+  explicit TensorArg(const c10::TensorImpl& tensor, bool written = false, bool out = false)
+      : TensorArg(tensor, LazyStorageImpl::of(&tensor), written, out) {}
+  TensorArg(const c10::TensorImpl& tensor, LazyStorageImpl* storage, bool written, bool out = false)
+      : tensor(&tensor), storage(storage), written(written), out(out) {}
+
   const c10::TensorImpl* tensor = nullptr; // null: undefined
+  LazyStorageImpl* storage = nullptr;      // null: undefined, or a CPU tensor
   bool written = false;
   bool out = false; // passed as out=
 };
@@ -34,7 +41,7 @@ using Outputs = c10::SmallVector<at::Tensor, 2>;
 // the places.
 class StreamContext {
  public:
-  StreamContext(c10::DeviceIndex device, c10::StreamId id);
+  StreamContext(DeviceContext& context, c10::DeviceIndex device, c10::StreamId id);
 
   // What must be freed when the lock is no longer held.
   using Graveyard = c10::SmallVector<Remains, 2>;
@@ -119,6 +126,7 @@ class StreamContext {
     return last_ticket_ + 1;
   }
 
+  DeviceContext& context_;
   const c10::DeviceIndex device_;
   const c10::StreamId id_;
   Trace trace_;

@@ -3,23 +3,40 @@
 #include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
 
+#include <pthread.h>
+
 namespace lazyplug {
+namespace {
+
+// A batch thread has its share of the processor, but does not take it from the thread that wakes it: that one is
+// recording, and would stand still in the middle of handing over the work.
+void yield_to_recording() {
+  const sched_param parameters{};
+  pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters); // a matter of speed: may fail
+}
+
+} // namespace
 
 Worker::~Worker() {
   stop();
 }
 
 Worker::Ticket Worker::submit(Task task, bool wake) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   queue_.push_back(std::move(task));
-  if (wake && !stopped_) {
+  const Ticket ticket = ++submitted_;
+  const bool notify = wake && !stopped_;
+  if (notify) {
     if (!thread_.joinable()) {
       thread_ = std::thread([this] { loop(); });
     }
     awake_ = true;
+  }
+  lock.unlock(); // the worker wants it as soon as it wakes
+  if (notify) {
     wake_worker_.notify_one();
   }
-  return ++submitted_;
+  return ticket;
 }
 
 void Worker::wait(Ticket ticket) {
@@ -54,6 +71,7 @@ void Worker::stop() {
 
 void Worker::loop() {
   c10::setThreadName(name_);
+  yield_to_recording();
   Lock lock(mutex_);
   while (!stopped_) {
     if (awake_ && !queue_.empty() && !running_) {

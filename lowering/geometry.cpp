@@ -8,6 +8,22 @@
 #include <sstream>
 
 namespace lazyplug {
+namespace {
+
+// For so few values, calling memcmp() costs more than comparing.
+bool same_values(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace
 
 Geometry Geometry::of(const c10::TensorImpl& tensor) {
   Geometry geometry;
@@ -99,7 +115,7 @@ bool Geometry::matches(const c10::TensorImpl& tensor) const {
 }
 
 bool Geometry::matches_apart_from_offset(const c10::TensorImpl& tensor) const {
-  return tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
+  return same_values(tensor.sizes(), sizes) && same_values(tensor.strides(), strides) &&
          c10::typeMetaToScalarType(tensor.dtype()) == dtype && tensor.is_conj() == conj && tensor.is_neg() == neg &&
          tensor.is_wrapped_number() == wrapped_number;
 }

@@ -82,6 +82,12 @@ void Trace::hash_operands(const Node& node) {
   }
 }
 
+void Trace::reserve(size_t num_calls) {
+  constexpr size_t kOperandsPerCall = 2; // of most
+  nodes_.reserve(num_calls);
+  operands_.reserve(kOperandsPerCall * num_calls);
+}
+
 const Geometry* Trace::own(Geometry geometry) {
   return &geometries_.emplace_back(std::move(geometry));
 }

@@ -88,6 +88,9 @@ class Trace {
       uint32_t num_written,
       const char* location);
 
+  // Makes room for so many calls.
+  void reserve(size_t num_calls);
+
   // Keeps a geometry alive as long as the trace.
   const Geometry* own(Geometry geometry);
 
