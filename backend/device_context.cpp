@@ -91,17 +91,18 @@ std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_));
   Lock lock(mutex_);
-  SignaturePtr signature = stream.predicted();
-  if (!signature || signature->op != &op) {
+  const SignaturePtr& expected = stream.predicted();
+  if (!expected || expected->op != &op) {
     return std::nullopt;
   }
-  PredictedCall call(*signature, *this);
+  PredictedCall call(*expected, *this);
   if (!call.begin() || !read(call) || !call.is_complete()) {
     return std::nullopt;
   }
   hits.add();
-  Outputs outputs = record_locked(stream, signature, call.tensors(), call.scalars(), std::move(lock));
-  return Predicted{std::move(signature), std::move(outputs)};
+  std::optional<Predicted> predicted({expected, {}});
+  predicted->outputs = record_locked(stream, predicted->signature, call.tensors(), call.scalars(), std::move(lock));
+  return predicted;
 }
 
 Outputs DeviceContext::record_locked(

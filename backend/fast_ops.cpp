@@ -41,7 +41,8 @@ uint64_t functionalities(c10::DispatchKeySet keys) {
 }
 
 const uint64_t kBetween = functionalities(
-    c10::after_autograd_keyset - c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
+    c10::after_autograd_keyset -
+    c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
 
 template <typename... Args>
 bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
@@ -49,9 +50,23 @@ bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
 }
 
 // PyTorch's own autograd kernel of an op stands at all autograd keys that
-// nobody overrides.
-c10::DispatchKeySet without_override(c10::DispatchKeySet keys) {
-  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
+// nobody overrides. It is called as the dispatcher would have called it.
+template <typename Op, typename Result, typename... Args>
+Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args) {
+  constexpr auto kAutograd = c10::DispatchKey::AutogradOther;
+  if (keys.has(c10::DispatchKey::PythonDispatcher)) {
+    // Redispatching would ask Python again, which would lead back here.
+    c10::Stack stack;
+    torch::jit::push(stack, args...);
+    op.handle().getComputedKernelForDispatchKey(kAutograd).callBoxed(op.handle(), keys, &stack);
+    if constexpr (std::is_lvalue_reference_v<Result>) {
+      return std::get<0>(std::forward_as_tuple(args...));
+    } else {
+      return stack.front().toTensor();
+    }
+  }
+  keys = keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(kAutograd);
+  return Op::redispatch(keys, std::forward<Args>(args)...);
 }
 
 // Two kernels for each op: the device's, and one in front of autograd's, which
@@ -87,7 +102,7 @@ class FastAutogradKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKe
         return std::move(predicted->outputs.front());
       }
     }
-    return Op::redispatch(without_override(keys), args...);
+    return call_autograd<Op, at::Tensor>(op_, keys, args...);
   }
 
  private:
@@ -115,7 +130,7 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c
   explicit FastAutogradKernel(const OpInfo& op) : op_(op) {}
   at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
     if (!is_plain(keys, self, args...) || !predict_unboxed(op_, self, args...)) {
-      return Op::redispatch(without_override(keys), self, args...);
+      return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
     }
     if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
       self.unsafeGetTensorImpl()->bump_version();

@@ -1,13 +1,14 @@
 #include "backend/varying_sizes.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "common/config.h"
-#include "common/lru_cache.h"
 
 namespace lazyplug {
 namespace {
@@ -73,11 +74,11 @@ class VaryingSizes {
 
   bool is_first_time(const Call& call) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (varying_.empty() || varying_.count(kind_of(call)) == 0 || met_.find(call.key)) {
+    if (varying_.empty() || varying_.count(kind_of(call)) == 0) {
       return false;
     }
-    met_.insert(call.key, true);
-    return true;
+    uint64_t& met = met_[call.key.lo % met_.size()];
+    return std::exchange(met, call.key.hi) != call.key.hi;
   }
 
  private:
@@ -109,8 +110,9 @@ class VaryingSizes {
 
   std::mutex mutex_; // guards all members
   std::deque<Compiled> last_compiled_;
-  Kinds varying_;                      // of calls in programs that have too many variants
-  LruCache<Hash128, bool> met_{16384}; // keys of calls that have run at once
+  Kinds varying_; // of calls in programs that have too many variants
+  // Keys of calls that have run at once, each in a place of its own. What is pushed out of it just runs at once again.
+  std::array<uint64_t, 16384> met_{};
 };
 
 VaryingSizes& varying_sizes() {
