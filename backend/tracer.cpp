@@ -12,9 +12,20 @@
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/generator.h"
+#include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
+
+void move_elements(c10::IValue& tensors, c10::DeviceType from, c10::Device to) {
+  c10::impl::GenericList moved(tensors.toList().elementType());
+  for (const c10::IValue& element : tensors.toListRef()) {
+    const bool is_there =
+        element.isTensor() && element.toTensor().defined() && element.toTensor().device().type() == from;
+    moved.push_back(is_there ? c10::IValue(element.toTensor().to(to)) : element);
+  }
+  tensors = std::move(moved);
+}
 
 // Index tensors may be on the CPU where the op allows it; they are few, and
 // copied to the device.
@@ -23,18 +34,35 @@ void move_cpu_indices(const OpInfo& op, c10::Stack* stack, c10::Device device) {
   if (argument.isTensor()) {
     const at::Tensor index = argument.toTensor();
     argument = index.defined() && index.is_cpu() ? index.to(device) : index;
-    return;
+  } else if (argument.isList()) {
+    move_elements(argument, c10::kCPU, device);
   }
-  if (!argument.isList()) {
-    return;
+}
+
+// A tensor on the CPU and indices on the device: it can be written, as with eager
+// devices, but not be read. Returns whether the call was made.
+bool index_cpu_tensor(const OpInfo& op, c10::Stack* stack) {
+  const at::Tensor& indexed = torch::jit::peek(*stack, 0, op.num_args()).toTensor();
+  auto& indices = torch::jit::peek(*stack, op.cpu_indices(), op.num_args());
+  if (!indexed.defined() || !indexed.is_cpu() || !indices.isList()) {
+    return false;
   }
-  const auto list = argument.toList();
-  c10::impl::GenericList moved(list.elementType());
-  for (const c10::IValue& element : argument.toListRef()) {
-    const bool on_cpu = element.isTensor() && element.toTensor().defined() && element.toTensor().is_cpu();
-    moved.push_back(on_cpu ? c10::IValue(element.toTensor().to(device)) : element);
+  const auto values = op.handle().schema().argumentIndexWithName("values");
+  TORCH_CHECK(
+      values,
+      "indices should be either on cpu or on the same device as the indexed tensor (",
+      indexed.device(),
+      ")");
+  auto& value = torch::jit::peek(*stack, *values, op.num_args());
+  if (value.toTensor().dim() == 0) {
+    value = value.toTensor().cpu();
   }
-  argument = std::move(moved);
+  if (is_lazy(value.toTensor())) {
+    return false;
+  }
+  move_elements(indices, kLazyDevice, c10::kCPU);
+  op.handle().callBoxed(*stack);
+  return true;
 }
 
 std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack) {
@@ -211,6 +239,9 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
     return run_fallback(op, stack, "forced");
   }
   if (op.cpu_indices() >= 0) {
+    if (index_cpu_tensor(op, stack)) {
+      return;
+    }
     if (const auto device = lazy_device(op, *stack)) {
       move_cpu_indices(op, stack, *device);
     }

@@ -69,3 +69,28 @@ def test_ctc_loss_takes_targets_and_lengths_from_the_cpu():
     lengths = torch.tensor([20, 18]), torch.tensor([3, 2])
     expected = F.ctc_loss(scores, targets, *lengths)
     assert torch.equal(F.ctc_loss(scores.to(DEVICE), targets, *lengths).cpu(), expected)
+
+
+@pytest.mark.parametrize("read", [lambda x, i: x[i], lambda x, i: x[:, i, None], lambda x, i: x[i.cpu(), i]])
+def test_indices_of_the_device_do_not_read_a_tensor_of_the_cpu(read):
+    with pytest.raises(RuntimeError, match=r"indices should be either on cpu or on the same device .* \(cpu\)"):
+        read(torch.ones(3, 3), torch.tensor([0, 2], device=DEVICE))
+
+
+def test_indices_of_the_device_write_a_tensor_of_the_cpu():
+    def written(x, device):
+        rows = torch.tensor([0, 2, 0], device=device)
+        x[rows] = 5.0
+        x[:, rows] = torch.tensor(2.0, device=device)
+        x[(torch.arange(4) > 2).to(device)] = -1.0
+        return x.index_put((rows,), torch.ones(3, 4), accumulate=True)
+
+    x, expected = torch.ones(4, 4), torch.ones(4, 4)
+    result = written(x, DEVICE)
+    assert torch.equal(result, written(expected, "cpu")) and result.is_cpu
+    assert torch.equal(x, expected)
+
+
+def test_values_of_the_device_are_not_written_to_a_tensor_of_the_cpu():
+    with pytest.raises(RuntimeError, match="two devices"):
+        torch.ones(3).index_put_((torch.tensor([0, 1], device=DEVICE),), torch.ones(2, device=DEVICE))
