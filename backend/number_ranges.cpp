@@ -1,22 +1,31 @@
 #include "backend/number_ranges.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <iterator>
 
 namespace lazyplug {
 namespace {
 
+// The ends of ranges: 1, and what fits int8, uint8, int16, half, uint16, int32, uint32, int64, uint64, bfloat16, float
+// and double, the ends included. Negative integers fit an unsigned dtype if their magnitudes do; infinity fits the
+// floating-point ones.
+constexpr double kEnds[] =
+    {1, 127, 255, 32767, 65504, 65535, 0x1p31 - 1, 0x1p32 - 1, 0x1p63, 0x1p64, 0x1.FEp127, 0x1.FFFFFEp127, DBL_MAX};
+constexpr double kNegativeEnds[] =
+    {1, 128, 255, 32768, 65504, 65535, 0x1p31, 0x1p32 - 1, 0x1p63, 0x1p64, 0x1.FEp127, 0x1.FFFFFEp127, DBL_MAX};
+static_assert(std::size(kEnds) == std::size(kNegativeEnds));
+
 // Less than 32.
 uint64_t range_of(double value) {
-  constexpr double kLimits[] = {1, 0x1p7, 0x1p8, 0x1p15, 65504, 0x1p16, 0x1p31, 0x1p32, 0x1p63, 0x1p64, 0x1p128};
   if (value == 0 || std::isnan(value)) {
     return value == 0 ? 0 : 1;
   }
-  const double* limit = std::begin(kLimits);
-  while (limit != std::end(kLimits) && std::fabs(value) > *limit) {
-    ++limit;
-  }
-  return 2 + 2 * (limit - std::begin(kLimits)) + (value < 0);
+  const bool is_negative = value < 0;
+  const auto& ends = is_negative ? kNegativeEnds : kEnds;
+  const auto* end = std::lower_bound(std::begin(ends), std::end(ends), std::fabs(value));
+  return 2 + 2 * (end - std::begin(ends)) + is_negative;
 }
 
 } // namespace

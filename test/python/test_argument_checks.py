@@ -73,6 +73,29 @@ def test_raises_for_a_number_that_the_kernel_refuses(name):
     call(DEVICE, False).cpu()
 
 
+@pytest.mark.parametrize(
+    "dtype, fits, overflows",
+    [
+        (torch.int8, 127, 128),
+        (torch.int8, -128, -129),
+        (torch.uint8, 255, 256),
+        (torch.uint8, -255, -256),
+        (torch.int16, 32767, 32768),
+        (torch.int32, 2**31 - 1, 2**31),
+        (torch.float16, 65504.0, 65505.0),
+        (torch.bfloat16, 3.38e38, 3.395e38),
+        (torch.float32, 3.4e38, 3.5e38),
+        (torch.float32, float("inf"), 1e300),
+    ],
+)
+def test_raises_for_the_next_number_that_does_not_fit(dtype, fits, overflows):
+    def fill(device, number):
+        return torch.zeros(3, dtype=dtype, device=device).fill_(number)
+
+    assert torch.equal(fill(DEVICE, fits).cpu(), fill("cpu", fits))
+    assert_same_error(error_of(fill, DEVICE, overflows), error_of(fill, "cpu", overflows))
+
+
 @pytest.mark.smoke
 def test_a_call_that_zeros_cannot_stand_in_for_is_run_once_and_then_recorded():
     """The CPU kernel refuses zeros here, but not the values: from the second time on nothing waits."""
