@@ -5,7 +5,7 @@
 #   make conformance  every op of PyTorch's database, as on the CPU; CONFORMANCE='--dtypes float32' and such
 #   make fmt        format the sources in place
 #   make lint       layering, formatting and Python lint; make tidy adds clang-tidy
-#   make sanitize   GoogleTest under address, undefined-behaviour and thread sanitizers
+#   make sanitize   GoogleTest and random programs of threads under address, undefined-behaviour and thread sanitizers
 #   make clean      remove everything that was built, but not the environment
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
@@ -51,11 +51,22 @@ tidy: $(VENV)/build-tools
 
 sanitize: $(addprefix sanitize-,$(SANITIZERS))
 
-# Mutexes that libtorch locks and its headers unlock look like bugs to the thread sanitizer, which sees only the latter.
+# A report fails the run. What libtorch and Python never free looks like leaks to the address sanitizer. Mutexes that
+# libtorch locks and its headers unlock look like bugs to the thread sanitizer, which sees only the latter.
+sanitize-%: export ASAN_OPTIONS = detect_leaks=0
+sanitize-%: export UBSAN_OPTIONS = halt_on_error=1 print_stacktrace=1
+sanitize-%: export TSAN_OPTIONS = report_mutex_bugs=0 suppressions=$(CURDIR)/tools/tsan.supp
+
+# Python is not instrumented: the runtime, and the C++ library that it intercepts, must be there before anything else.
+RUNTIME_address = libasan.so libstdc++.so
+RUNTIME_thread = libtsan.so libstdc++.so
+
 sanitize-%: $(VENV)/build-tools googletest
 	$(CONFIGURE) -B build-$* -DLAZYPLUG_BUILD_TESTS=ON -DLAZYPLUG_SANITIZE=$*
 	$(CMAKE) --build build-$*
-	TSAN_OPTIONS="suppressions=$(CURDIR)/tools/tsan.supp report_mutex_bugs=0" $(BIN)/ctest --test-dir build-$* --output-on-failure
+	$(BIN)/ctest --test-dir build-$* --output-on-failure
+	LD_PRELOAD="$(foreach library,$(RUNTIME_$*),$(shell $(CXX) -print-file-name=$(library)))" \
+	  PYTHONPATH=build-$* LAZYPLUG_DEVICE_COUNT=2 $(BIN)/python test/python/interleavings.py --programs 150
 
 clean:
 	rm -rf build build-* dist *.egg-info $(VENV)/installed-*
