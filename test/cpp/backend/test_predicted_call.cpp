@@ -1,0 +1,135 @@
+#include "backend/predicted_call.h"
+
+#include "backend/call.h"
+#include "backend/op_registry.h"
+#include "backend/shape_inference.h"
+#include "test/cpp/backend/backend_test.h"
+
+#include <c10/core/DefaultDtype.h>
+
+namespace lazyplug {
+namespace {
+
+class PredictedCallTest : public BackendTest {
+ protected:
+  static SignaturePtr signature_of(const char* name, const char* overload, const c10::Stack& stack) {
+    return infer_shapes(read_call(op_info(name, overload), stack), stack).signature;
+  }
+  static SignaturePtr add_of(const at::Tensor& a, const c10::IValue& b, const c10::IValue& alpha = 1) {
+    return signature_of("aten::add", "Tensor", {a, b, alpha});
+  }
+  bool fits(const SignaturePtr& signature, const c10::Stack& arguments) {
+    PredictedCall call(*signature, context_);
+    return call.begin() &&
+           std::all_of(arguments.begin(), arguments.end(), [&](const auto& value) { return call.add(value); }) &&
+           call.is_complete();
+  }
+  static at::Tensor lazy(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+    return at::empty(sizes, on_lazy(dtype));
+  }
+
+  const at::Tensor x = lazy({2, 3});
+  const at::Tensor y = lazy({2, 3});
+};
+
+TEST_F(PredictedCallTest, OtherTensorsAndNumbersOfTheSameKindFit) {
+  const SignaturePtr add = add_of(x, y, 2);
+  EXPECT_TRUE(fits(add, {x, y, 2}));
+  EXPECT_TRUE(fits(add, {y, x, 100}));
+  EXPECT_TRUE(fits(add, {lazy({4, 3}).slice(0, 1, 3), x, 2})) << "wherever in its storage it begins";
+}
+
+TEST_F(PredictedCallTest, OtherGeometriesDoNot) {
+  const SignaturePtr add = add_of(x, y);
+  for (const at::Tensor& other : {lazy({3}), lazy({3, 2}).t(), lazy({2, 3}, at::kDouble), at::ones({2, 3})}) {
+    EXPECT_FALSE(fits(add, {x, other, 1})) << other.toString() << other.sizes();
+  }
+  const at::Tensor complex = lazy({2, 3}, at::kComplexFloat);
+  EXPECT_FALSE(fits(add_of(complex, complex), {complex, at::conj(complex), 1}));
+}
+
+TEST_F(PredictedCallTest, OtherDevicesDoNot) {
+  const at::Tensor elsewhere = at::empty({2, 3}, at::TensorOptions(lazy_device(1)));
+  EXPECT_FALSE(fits(add_of(x, y), {elsewhere, elsewhere, 1}));
+}
+
+TEST_F(PredictedCallTest, NumbersOfAnotherTypeOrRangeDoNot) {
+  const SignaturePtr add = add_of(x, y, 2);
+  for (const c10::IValue& alpha : std::vector<c10::IValue>{2.0, true, 0, -2, 1000, c10::IValue()}) {
+    EXPECT_FALSE(fits(add, {x, y, alpha})) << alpha;
+  }
+}
+
+TEST_F(PredictedCallTest, NumbersOfTheCpuFitIfTheyAreOfTheSameRange) {
+  const auto number = [](double value) {
+    at::Tensor tensor = at::scalar_tensor(value, at::kDouble);
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+  };
+  const SignaturePtr add = add_of(x, number(2));
+  EXPECT_TRUE(fits(add, {x, number(100), 1}));
+  EXPECT_FALSE(fits(add, {x, number(-2), 1}));
+  EXPECT_FALSE(fits(add, {x, y, 1}));
+}
+
+TEST_F(PredictedCallTest, ConstantsAndMissingArgumentsMustBeTheSame) {
+  const std::vector<int64_t> first = {0};
+  const std::vector<int64_t> second = {1};
+  const SignaturePtr sum = signature_of("aten::sum", "dim_IntList", {x, first, false, c10::IValue()});
+  EXPECT_TRUE(fits(sum, {x, first, false, c10::IValue()}));
+  EXPECT_FALSE(fits(sum, {x, second, false, c10::IValue()}));
+  EXPECT_FALSE(fits(sum, {x, first, true, c10::IValue()}));
+  EXPECT_FALSE(fits(sum, {x, first, false, static_cast<int64_t>(at::kDouble)}));
+  const SignaturePtr clamp = signature_of("aten::clamp", "", {x, 1, c10::IValue()});
+  EXPECT_FALSE(fits(clamp, {x, c10::IValue(), 1}));
+}
+
+TEST_F(PredictedCallTest, ListsMustBeAsLong) {
+  const SignaturePtr cat = signature_of("aten::cat", "", {std::vector<at::Tensor>{x, y}, 0});
+  EXPECT_TRUE(fits(cat, {std::vector<at::Tensor>{y, y}, 0}));
+  EXPECT_FALSE(fits(cat, {std::vector<at::Tensor>{x}, 0}));
+  EXPECT_FALSE(fits(cat, {std::vector<at::Tensor>{x, y, x}, 0}));
+}
+
+TEST_F(PredictedCallTest, WritesThatOverlapDoNotFit) {
+  const SignaturePtr add = signature_of("aten::add_", "Tensor", {x, y, 1});
+  EXPECT_TRUE(fits(add, {x, y, 1}));
+  EXPECT_FALSE(fits(add, {x, x, 1}));
+  const at::Tensor memory = lazy({4, 3});
+  EXPECT_FALSE(fits(add, {memory.slice(0, 0, 2), memory.slice(0, 1, 3), 1}));
+}
+
+TEST_F(PredictedCallTest, IsCompleteOnlyWithAllArguments) {
+  EXPECT_FALSE(fits(add_of(x, y), {x, y}));
+}
+
+TEST_F(PredictedCallTest, CollectsWhatIsToBeRecorded) {
+  const SignaturePtr add = signature_of("aten::add_", "Tensor", {x, y, 2});
+  PredictedCall call(*add, context_);
+  ASSERT_TRUE(call.add(x) && call.add(y) && call.add(at::Scalar(5))) << "unboxed";
+  ASSERT_TRUE(call.is_complete());
+  ASSERT_EQ(call.tensors().size(), 2);
+  EXPECT_EQ(call.tensors()[0].tensor, x.unsafeGetTensorImpl());
+  EXPECT_TRUE(call.tensors()[0].written);
+  EXPECT_FALSE(call.tensors()[1].written);
+  ASSERT_EQ(call.scalars().size(), 1);
+  EXPECT_EQ(call.scalars()[0].toInt(), 5);
+}
+
+TEST_F(PredictedCallTest, SomeSignaturesPredictNothing) {
+  const SignaturePtr add = add_of(x, y);
+  {
+    const ScopedFlag<bool> off(config().reuse_ir, false);
+    EXPECT_FALSE(fits(add, {x, y, 1}));
+  }
+  c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  EXPECT_FALSE(fits(add, {x, y, 1}));
+  c10::set_default_dtype(caffe2::TypeMeta::Make<float>());
+  EXPECT_TRUE(fits(add, {x, y, 1}));
+  add->superseded.value = true;
+  EXPECT_FALSE(fits(add, {x, y, 1}));
+  EXPECT_FALSE(fits(signature_of("aten::uniform_", "", {x, 0.0, 1.0, c10::IValue()}), {x, 0.0, 1.0, c10::IValue()}));
+}
+
+} // namespace
+} // namespace lazyplug
