@@ -11,14 +11,23 @@ void CutPolicy::note(uint64_t op_hash) {
   next_ = (next_ + 1) % kWindow;
 }
 
-bool CutPolicy::should_cut(bool may_cut, bool must_cut) {
-  if (may_cut && places_.count(place_) != 0) {
-    return true;
-  }
-  if (must_cut) {
+bool CutPolicy::should_cut(size_t nodes, Limits limits, bool may_cut, bool must_cut) {
+  const bool is_chunk = ends_traces_ && nodes >= limits.chunk && uncut_nodes_ + nodes <= limits.regular;
+  const bool is_known = may_cut && places_.count(place_) != 0;
+  if (must_cut && !is_chunk && !is_known) {
     remember(place_);
   }
-  return must_cut;
+  is_cutting_ = is_chunk || is_known || must_cut;
+  return is_cutting_;
+}
+
+void CutPolicy::cut(size_t nodes, Limits limits) {
+  uncut_nodes_ += nodes;
+  ends_traces_ = uncut_nodes_ <= limits.regular && (ends_traces_ || !is_cutting_);
+  if (!is_cutting_) {
+    uncut_nodes_ = 0;
+  }
+  is_cutting_ = false;
 }
 
 void CutPolicy::remember(uint64_t place) {

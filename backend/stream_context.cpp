@@ -34,6 +34,10 @@ std::string worker_name(c10::DeviceIndex device, c10::StreamId id) {
 // More than anybody wants to hear of.
 constexpr size_t kMaxFailures = 64;
 
+CutPolicy::Limits cut_limits() {
+  return {static_cast<size_t>(config().chunk_nodes.get()), static_cast<size_t>(config().max_pending_nodes.get())};
+}
+
 bool is_unseen(const FailurePtr& failure) {
   return !failure->seen;
 }
@@ -113,7 +117,7 @@ bool StreamContext::is_full() {
   const int64_t max_bytes = config().max_pending_bytes.get();
   const bool may_cut = nodes >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
   const bool must_cut = nodes >= config().max_pending_nodes.get() || bytes >= max_bytes;
-  return cut_policy_.should_cut(may_cut, must_cut);
+  return cut_policy_.should_cut(trace_.size(), cut_limits(), may_cut, must_cut);
 }
 
 Operand StreamContext::read(const TensorArg& arg) {
@@ -241,6 +245,7 @@ Job StreamContext::take_job(Storages& storages) {
   }
   pending_.clear();
   prediction_.cut(trace_);
+  cut_policy_.cut(trace_.size(), cut_limits());
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.num_expected());
   job.pending_leaves = std::exchange(pending_leaves_, {});

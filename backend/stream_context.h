@@ -61,7 +61,7 @@ class StreamContext {
     return prediction_.next();
   }
 
-  // Whether the trace is long enough to be cut here.
+  // Whether the trace is to be cut here.
   bool is_full();
 
   // Cuts the trace, and queues it; without anything to run, returns the last

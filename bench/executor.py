@@ -7,6 +7,7 @@ on this machine only.
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import statistics
@@ -37,6 +38,16 @@ def chain(x, length=CHAIN):
     return x
 
 
+@contextlib.contextmanager
+def uncut():
+    """Long traces stay whole."""
+    before = torch_lazyplug.config.get("chunk_nodes")
+    torch_lazyplug.config.set("chunk_nodes", 10 * CHAIN)
+    yield
+    torch_lazyplug.config.set("chunk_nodes", before)
+
+
+@uncut()
 def warm_flush(rounds):
     """Microseconds per op to cut a trace of 1,000 ops, find its computation and queue it."""
     x = torch.ones(1, device="lazy")
@@ -49,6 +60,7 @@ def warm_flush(rounds):
     return median_us(samples[len(samples) // 4 :]) / CHAIN
 
 
+@uncut()
 def interpreter(rounds):
     """Microseconds per op of a whole graph of 1,000 tiny ops, over the same kernels called by eager's dispatcher.
 

@@ -126,15 +126,17 @@ def chained_adds(device):
     return run
 
 
-def transformer_step(name, device):
+def transformer_step(read, name, device):
     model = make_transformer(name).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     batch = {key: tensor.to(device) for key, tensor in make_batch(name).items()}
 
     def run():
         optimizer.zero_grad()
-        model(**batch).loss.backward()
+        loss = model(**batch).loss
+        loss.backward()
         optimizer.step()
+        return loss.item() if read else loss
 
     return run
 
@@ -170,8 +172,10 @@ def run_cases(args):
     yield measure("4x4 add, chained", *contest(chained_adds), args.rounds, 30, ADDS_PER_ROUND, bar=1.3, target=0.7)
     if args.models:
         for name in TRANSFORMERS:
-            eager, lazy = contest(transformer_step, name)
+            eager, lazy = contest(transformer_step, False, name)
             yield measure(f"{name}: host time / eager step", eager, lazy, args.steps, 5, 1, target=0.2)
+            eager, lazy = contest(transformer_step, True, name)
+            yield measure(f"{name}: whole step, loss read", eager, lazy, args.steps, 5, 1)
     if args.digits:
         eager, lazy = contest(digits_steps)
         yield measure("digits step, end to end", eager, lazy, args.steps, 5, DIGITS_STEPS_PER_ROUND)

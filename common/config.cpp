@@ -194,6 +194,14 @@ Config::Config()
            {"LAZYPLUG_MAX_PENDING_NODES"}},
           3000,
           positive()),
+      chunk_nodes(
+          {"chunk_nodes",
+           "After how many recorded nodes a piece of the trace is handed to the worker, as long as the program waits "
+           "for a "
+           "result, or cuts the trace, at least every max_pending_nodes.",
+           {"LAZYPLUG_CHUNK_NODES"}},
+          300, // measured: docs/performance.md
+          positive()),
       max_pending_bytes(
           {"max_pending_bytes",
            "How many bytes of results may be pending before the trace is cut.",
@@ -234,6 +242,7 @@ std::vector<FlagBase*> Config::flags() {
       &max_size_variants,
       &min_cut_nodes,
       &max_pending_nodes,
+      &chunk_nodes,
       &max_pending_bytes,
       &closure_exit_timeout,
       &memory_cache,

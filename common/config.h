@@ -149,6 +149,7 @@ struct Config {
   Flag<int64_t> max_size_variants;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
+  Flag<int64_t> chunk_nodes;
   Flag<int64_t> max_pending_bytes;
   Flag<int64_t> closure_exit_timeout;
   Flag<bool> memory_cache;

@@ -26,8 +26,10 @@ void note_all(CutPolicy& policy, const std::vector<uint64_t>& ops) {
   }
 }
 
+constexpr CutPolicy::Limits kLimits{100, kMax};
+
 bool should_cut(CutPolicy& policy, int64_t nodes) {
-  return policy.should_cut(nodes >= kMin, nodes >= kMax);
+  return policy.should_cut(nodes, kLimits, nodes >= kMin, nodes >= kMax);
 }
 
 // After how many ops a loop over `body` is cut, each time.
@@ -37,10 +39,23 @@ std::vector<int64_t> chunks(CutPolicy& policy, const std::vector<uint64_t>& body
   for (size_t i = 0; i < ops; ++i) {
     policy.note(body[i % body.size()]);
     if (should_cut(policy, ++size)) {
+      policy.cut(size, kLimits);
       sizes.push_back(size);
       size = 0;
     }
   }
+  return sizes;
+}
+
+// The same for one step, at whose end the program itself cuts the trace.
+std::vector<int64_t> chunks_of_step(CutPolicy& policy, const std::vector<uint64_t>& step) {
+  std::vector<int64_t> sizes = chunks(policy, step, step.size());
+  int64_t rest = static_cast<int64_t>(step.size());
+  for (int64_t size : sizes) {
+    rest -= size;
+  }
+  policy.cut(rest, kLimits);
+  sizes.push_back(rest);
   return sizes;
 }
 
@@ -102,6 +117,44 @@ TEST(CutPolicy, PlaceIsTheLastOpsInTheirOrder) {
   note_all(policy, window);
   EXPECT_TRUE(should_cut(policy, kMin));
   EXPECT_FALSE(should_cut(policy, kMin - 1)) << "too short";
+}
+
+TEST(CutPolicy, StepsThatTheProgramEndsAreCutIntoChunks) {
+  CutPolicy policy;
+  EXPECT_EQ(chunks_of_step(policy, random_ops(250, 11)), (std::vector<int64_t>{250})) << "not known yet";
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(chunks_of_step(policy, random_ops(250, 12)), (std::vector<int64_t>{100, 100, 50}));
+    EXPECT_EQ(chunks_of_step(policy, random_ops(99, 13)), (std::vector<int64_t>{99}));
+  }
+}
+
+TEST(CutPolicy, ChunksOfAStepDoNotDependOnWhatRepeatsWithinIt) {
+  std::vector<uint64_t> step;
+  for (int layer = 0; layer < 10; ++layer) {
+    for (uint64_t op : random_ops(43, 14)) {
+      step.push_back(op);
+    }
+  }
+  CutPolicy policy;
+  chunks_of_step(policy, step);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(chunks_of_step(policy, step), (std::vector<int64_t>{100, 100, 100, 100, 30}));
+  }
+}
+
+TEST(CutPolicy, ProgramThatNoLongerEndsItsTracesIsALoop) {
+  constexpr int64_t kPeriod = 70;
+  CutPolicy policy;
+  chunks_of_step(policy, random_ops(250, 15));
+  const auto sizes = chunks(policy, random_ops(kPeriod, 16), 10 * kMax);
+  ASSERT_GT(sizes.size(), kMax / 100 + 5);
+  for (int64_t i = 0; i < kMax / 100; ++i) {
+    EXPECT_EQ(sizes[i], 100) << i;
+  }
+  EXPECT_EQ(sizes[kMax / 100], kMax) << "no place is known";
+  for (size_t i = kMax / 100 + 1; i < sizes.size(); ++i) {
+    EXPECT_EQ(sizes[i], 5 * kPeriod) << i;
+  }
 }
 
 TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
