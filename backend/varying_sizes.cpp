@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "common/config.h"
 
@@ -77,8 +77,13 @@ class VaryingSizes {
     if (varying_.empty() || varying_.count(kind_of(call)) == 0) {
       return false;
     }
-    uint64_t& met = met_[call.key.lo % met_.size()];
-    return std::exchange(met, call.key.hi) != call.key.hi;
+    Line& line = met_[call.key.lo % met_.size()];
+    if (std::find(line.begin(), line.end(), call.key.hi) != line.end()) {
+      return false;
+    }
+    std::copy_backward(line.begin(), std::prev(line.end()), line.end());
+    line.front() = call.key.hi;
+    return true;
   }
 
  private:
@@ -111,8 +116,10 @@ class VaryingSizes {
   std::mutex mutex_; // guards all members
   std::deque<Compiled> last_compiled_;
   Kinds varying_; // of calls in programs that have too many variants
-  // Keys of calls that have run at once, each in a place of its own. What is pushed out of it just runs at once again.
-  std::array<uint64_t, 16384> met_{};
+  // Keys of calls that have run at once: half of a key says where it is, the other half is there, the last one to come
+  // first. What is pushed out just runs at once again.
+  using Line = std::array<uint64_t, 8>; // of the processor's cache
+  std::array<Line, 2048> met_{};
 };
 
 VaryingSizes& varying_sizes() {
