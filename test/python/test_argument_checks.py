@@ -139,3 +139,13 @@ def test_out_of_the_right_number_of_elements_keeps_its_shape(make):
     assert make(view) is view
     assert view.shape == (2, 2) and view.stride() == (3, 1)
     assert torch.equal(actual.cpu(), expected)
+
+
+def test_bools_that_require_gradients_are_refused_as_any_others():
+    """Writing a number that requires gradients makes its destination require them, even one of bools."""
+    for device in ("cpu", DEVICE):
+        mask = torch.zeros(2, dtype=torch.bool, device=device)
+        mask[mask] = torch.tensor(1.0, device=device, requires_grad=True)
+        assert mask.requires_grad
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            torch.nextafter(mask, mask)
