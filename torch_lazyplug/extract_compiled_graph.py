@@ -16,7 +16,13 @@ __all__ = ["extract_compiled_graph"]
 _SEED = -2  # stands for the tensor id of a random op's seed
 
 # Nothing is cut while a model is recorded: it must become one graph.
-_UNCUT = {"launch_blocking": False, "max_pending_bytes": 2**62, "max_pending_nodes": 2**62, "min_cut_nodes": 2**62}
+_UNCUT = {
+    "launch_blocking": False,
+    "max_pending_bytes": 2**62,
+    "max_pending_nodes": 2**62,
+    "min_cut_nodes": 2**62,
+    "chunk_nodes": 2**62,
+}
 
 
 def extract_compiled_graph(model: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., list[Any]]:

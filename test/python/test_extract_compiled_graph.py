@@ -74,6 +74,12 @@ def nested(a):
     return {"x": a + 1, "y": [a * 2, 3]}
 
 
+def longer_than_a_chunk(a):
+    for i in range(400):
+        a = a + i % 3
+    return a
+
+
 FUNCTIONS = (
     scale,
     subtract,
@@ -89,6 +95,7 @@ FUNCTIONS = (
     unused,
     factories,
     nested,
+    longer_than_a_chunk,
 )
 
 
