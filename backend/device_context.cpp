@@ -285,14 +285,14 @@ void DeviceContext::forget(LazyStorageImpl& storage) {
 // ---- running ----
 
 Worker::Ticket DeviceContext::submit(StreamContext& stream, bool wake) {
-  StreamContext::Storages storages; // outlives the lock
   Lock lock(mutex_);
   const size_t num_nodes = stream.trace().size();
   const size_t bytes = stream.trace().pending_bytes();
-  const Worker::Ticket ticket = stream.submit(wake, storages);
+  const Worker::Ticket ticket = stream.submit(wake);
+  const size_t num_results = stream.num_submitted();
   lock.unlock();
-  if (!storages.empty()) {
-    note_cut(num_nodes, storages.size(), bytes);
+  if (num_results != 0) {
+    note_cut(num_nodes, num_results, bytes);
   }
   return ticket;
 }

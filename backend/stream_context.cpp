@@ -202,7 +202,8 @@ void StreamContext::settle_leaves() {
 
 // ---- running ----
 
-Worker::Ticket StreamContext::submit(bool wake, Storages& storages) {
+Worker::Ticket StreamContext::submit(bool wake) {
+  num_submitted_ = 0;
   if (recorded_ == submitted_place_ && pending_.empty()) {
     return last_ticket_;
   }
@@ -210,7 +211,7 @@ Worker::Ticket StreamContext::submit(bool wake, Storages& storages) {
   submitted_bytes_ = trace_.pending_bytes();
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable.
-  auto job = std::make_shared<Job>(take_job(storages));
+  auto job = std::make_shared<Job>(take_job());
   const auto task = [this, place, job] {
     std::vector<FailurePtr> failures;
     if (!job->roots.empty()) {
@@ -225,24 +226,26 @@ void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
   last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, /*wake=*/true);
 }
 
-Job StreamContext::take_job(Storages& storages) {
+Job StreamContext::take_job() {
   Job job;
   job.device = device_;
   job.num_threads = at::get_num_threads();
   for (auto& weak : pending_) {
-    auto* raw = weak._unsafe_get_target();
-    if (!raw) {
+    auto* storage = weak._unsafe_get_target();
+    if (!storage) {
       continue; // died
     }
-    raw->slot_ = LazyStorageImpl::kNoSlot;
-    if (auto storage = weak.lock()) {
+    // A strong reference would ask for Python's lock, if Python knows the storage. There is no need: who lets go of the
+    // last one meanwhile waits for our lock, until the storage has no slot.
+    if (weak.use_count() != 0) {
       job.roots.push_back(storage->value_);
       job.layouts.push_back(storage->layout_);
       job.results.push_back(c10::make_intrusive<DeviceData>(worker_, next_ticket()));
       storage->set_submitted(job.results.back());
-      storages.push_back(std::move(storage));
     }
+    storage->slot_ = LazyStorageImpl::kNoSlot;
   }
+  num_submitted_ = job.roots.size();
   pending_.clear();
   prediction_.cut(trace_);
   cut_policy_.cut(trace_.size(), cut_limits());

@@ -45,7 +45,6 @@ class StreamContext {
 
   // What must be freed when the lock is no longer held.
   using Graveyard = c10::SmallVector<Remains, 2>;
-  using Storages = std::vector<c10::intrusive_ptr<LazyStorageImpl>>;
 
   // Appends a call whose arguments wait for no other trace. Returns the fresh
   // outputs, as tensors.
@@ -65,9 +64,8 @@ class StreamContext {
   bool is_full();
 
   // Cuts the trace, and queues it; without anything to run, returns the last
-  // ticket. `storages` keeps those that the trace computes until it is safe to
-  // let go of them.
-  Worker::Ticket submit(bool wake, Storages& storages);
+  // ticket.
+  Worker::Ticket submit(bool wake);
   // Queues a wait for another stream's work.
   void submit_wait(Worker& other, Worker::Ticket ticket);
 
@@ -91,9 +89,13 @@ class StreamContext {
   uint64_t epoch() const {
     return epoch_;
   }
-  // Bytes that the last trace to be cut allocates.
+  // Of the last trace to be cut: the bytes that it allocates, and how many
+  // storages wait for it.
   size_t submitted_bytes() const {
     return submitted_bytes_;
+  }
+  size_t num_submitted() const {
+    return num_submitted_;
   }
 
   // ---- free of the lock ----
@@ -119,7 +121,7 @@ class StreamContext {
   Operand read_cpu_scalar(const c10::TensorImpl& tensor);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
-  Job take_job(Storages& storages);
+  Job take_job();
   void finish(const std::vector<FailurePtr>& failures, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   Worker::Ticket next_ticket() const {
@@ -138,6 +140,7 @@ class StreamContext {
   CutPolicy cut_policy_;
   Prediction prediction_;
   size_t submitted_bytes_ = 0;
+  size_t num_submitted_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;
   std::atomic<uint64_t> recorded_{0};

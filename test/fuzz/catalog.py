@@ -202,7 +202,8 @@ READS = [
     "list({0}.nonzero().shape)",
     "float({0}.flatten()[0])",
     "int({0}.argmax())",
-    "{0}.cpu().tolist()",
+    # As it is, because a copy to the CPU would be a copy nowhere but on other devices: autograd may refuse one.
+    "{0}.detach().cpu().tolist()",
     "{0}.is_contiguous()",
     "{0}.shape",
 ]
