@@ -16,10 +16,11 @@ namespace lazyplug {
 // ops, so that the first ones run while the others are recorded.
 //
 // If nobody reads, the trace must not grow without bound, and a number of ops
-// would hit ever other ones. A place is known by the ops that lead to it (a rolling hash over the last
-// `kWindow` of them). The first cut of a loop happens wherever the trace reaches
-// its maximum. From then on a trace is cut, once it has the minimum size, at a
-// place where it was cut before, that is, a whole number of steps later.
+// would hit ever other ones. A place is known by the ops that lead to it (a
+// rolling hash over the last `kWindow` of them). The first cut of a loop happens
+// wherever the trace reaches its maximum. From then on a trace is cut, once it
+// has the minimum size, at a place where it was cut before, that is, a whole
+// number of steps later.
 class CutPolicy {
  public:
   static constexpr size_t kWindow = 32;

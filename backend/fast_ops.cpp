@@ -25,8 +25,7 @@ c10::Stack trace_unpredicted_boxed(const OpInfo& op, const Args&... args) {
   return stack;
 }
 
-// Nothing that autograd would look at, and nothing between autograd and the
-// device that would: the call may go straight to the device.
+// Whether autograd has anything to do with an argument.
 template <typename T>
 bool is_differentiated(const T& /*no tensor*/) {
   return false;
@@ -36,6 +35,7 @@ bool is_differentiated(const at::Tensor& tensor) {
   return meta && ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
 }
 
+// Without the bits that say which device.
 uint64_t functionalities(c10::DispatchKeySet keys) {
   return keys.raw_repr() & ~c10::full_backend_mask;
 }
@@ -44,6 +44,8 @@ const uint64_t kBetween = functionalities(
     c10::after_autograd_keyset -
     c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
 
+// Whether a call may go straight to the device: neither autograd has anything to
+// do with it, nor anybody between autograd and the device.
 template <typename... Args>
 bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
   return (keys.raw_repr() & kBetween) == 0 && !(is_differentiated(args) || ...);

@@ -38,6 +38,18 @@ def cause_of_death(process, stderr=None):
     return f"{name} {' '.join(last.split())}".strip()
 
 
+def whereabouts(process, stderr):
+    """What a process that hangs is doing: how each of its threads waits, and its Python stack."""
+    os.kill(process.pid, worker.TELL)
+    time.sleep(1)
+    threads = []
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        name, state, waits_in = ((task / part).read_text().strip() for part in ("comm", "stat", "wchan"))
+        threads.append(f"{name} {state.rpartition(')')[2].split()[0]} {waits_in}")
+    stack = pathlib.Path(stderr).read_text(errors="replace").strip()[-2000:]
+    return "; ".join(threads) + "\n" + stack
+
+
 class Worker:
     def __init__(self, driver):
         descriptor, self.stderr = tempfile.mkstemp(prefix="fuzz")
@@ -76,7 +88,8 @@ class Driver:
                 if each.connection in ready:
                     self._receive(each)
                 elif each.stuck(self.timeout):
-                    self._bury(each, "timeout", f"more than {self.timeout} s")
+                    detail = f"more than {self.timeout} s: {whereabouts(each.process, each.stderr)}"
+                    self._bury(each, "timeout", detail)
             self._report()
         return self.failures
 

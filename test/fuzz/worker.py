@@ -1,6 +1,8 @@
 """A process that runs programs by their seeds, and lives until one kills it."""
 
+import faulthandler
 import os
+import signal
 import time
 import warnings
 
@@ -9,6 +11,9 @@ import torch
 from .execute import run
 from .generate import generate
 from .shrink import Shrinker
+
+# Upon this signal, a worker writes its stack to its standard error.
+TELL = signal.SIGUSR1
 
 
 class Shared:
@@ -24,6 +29,7 @@ def prepare(blocking, stderr=None):
     if stderr:
         descriptor = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, 2)
+        faulthandler.register(TELL, file=2)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     import torch_lazyplug
