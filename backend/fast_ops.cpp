@@ -52,7 +52,7 @@ bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
 }
 
 // PyTorch's own autograd kernel of an op stands at all autograd keys that
-// nobody overrides. It is called as the dispatcher would have called it.
+// nobody overrides, if the op has no composite kernel. It is called as the dispatcher would have called it.
 template <typename Op, typename Result, typename... Args>
 Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args) {
   constexpr auto kAutograd = c10::DispatchKey::AutogradOther;
@@ -210,7 +210,11 @@ void register_fast_ops(torch::Library& library) {
 
 void register_fast_autograd(torch::Library& library) {
   for (const FastOp& op : kFastOps) {
-    library.impl(full_name(op).c_str(), op.autograd_kernel(op_info(op.name, op.overload)));
+    const OpInfo& info = op_info(op.name, op.overload);
+    // A composite kernel, such as that of silu_backward, would stand where we look for autograd's.
+    if (!info.handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      library.impl(full_name(op).c_str(), op.autograd_kernel(info));
+    }
   }
 }
 

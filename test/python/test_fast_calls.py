@@ -59,6 +59,53 @@ def test_new_tensors():
     as_on_cpu(lambda x: (x + x, x.relu() * 2))
 
 
+WHOLE = {
+    "add": lambda x: x + x,
+    "sub": lambda x: x - x,
+    "mul": lambda x: x * x,
+    "div": lambda x: x / x,
+    "add_": lambda x: x.add_(x.detach()),
+    "mul_": lambda x: x.mul_(2),
+    "div_": lambda x: x.div_(3),
+    "addcmul_": lambda x: x.addcmul_(x, x),
+    "addcdiv_": lambda x: x.addcdiv_(x, x),
+    "lerp_": lambda x: x.lerp_(x, 0.25),
+    "zero_": lambda x: x.zero_(),
+    "neg": lambda x: -x,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "exp": torch.exp,
+    "pow": lambda x: x**2,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu,
+    "threshold_backward": lambda x: torch.ops.aten.threshold_backward(x, x, 2),
+    "tanh_backward": lambda x: torch.ops.aten.tanh_backward(x, x),
+    "sigmoid_backward": lambda x: torch.ops.aten.sigmoid_backward(x, x),
+    "silu_backward": lambda x: torch.ops.aten.silu_backward(x, x),
+    "softmax": lambda x: torch.ops.aten._softmax(x, -1, False),
+    "mm": lambda x: x @ x.t(),
+    "bmm": lambda x: torch.bmm(x[None], x.t()[None]),
+    "addmm": lambda x: torch.addmm(x[:, :2], x, x.t()),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("name", WHOLE)
+def test_ops_stay_whole(name, dtype):
+    """Each is one recorded call, which gives the CPU's bits, whether autograd is interested in it or not."""
+    for requires_grad in (False, True) if not name.endswith("_") else (False,):
+        x = torch.arange(1.0, 7.0, dtype=dtype).view(2, 3) / 4
+        expected = WHOLE[name](x.clone().requires_grad_(requires_grad))
+        for _ in range(REPETITIONS):
+            lazy = x.to(DEVICE).requires_grad_(requires_grad)
+            before = recorded()
+            actual = WHOLE[name](lazy)
+            assert recorded() - before == 1
+            assert torch.equal(actual.detach().cpu(), expected.detach())
+
+
 def test_in_place_ops_count_versions():
     def step(x):
         version = x._version
