@@ -58,7 +58,7 @@ StreamContext& DeviceContext::stream(c10::StreamId id) {
   }
   const Lock lock(mutex_);
   if (!slot.load()) {
-    slot.store(new StreamContext(*this, index_, id), std::memory_order_release);
+    slot.store(new StreamContext(*this, id), std::memory_order_release);
   }
   return *slot.load();
 }

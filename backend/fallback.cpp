@@ -1,5 +1,7 @@
 #include "backend/fallback.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_set>
@@ -148,8 +150,7 @@ class CpuCall {
   at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write) {
     const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, for_write); };
     at::Tensor cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
-    const auto dtype = tensor.scalar_type();
-    if (tensor.requires_grad() && (c10::isFloatingType(dtype) || c10::isComplexType(dtype))) {
+    if (tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type())) {
       // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
       // gradients makes a tensor of bools require them, too.)
       cpu.unsafeGetTensorImpl()->set_requires_grad(true);

@@ -52,7 +52,8 @@ bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
 }
 
 // PyTorch's own autograd kernel of an op stands at all autograd keys that
-// nobody overrides, if the op has no composite kernel. It is called as the dispatcher would have called it.
+// nobody overrides, if the op has no composite kernel. It is called as the
+// dispatcher would have called it.
 template <typename Op, typename Result, typename... Args>
 Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args) {
   constexpr auto kAutograd = c10::DispatchKey::AutogradOther;
@@ -71,6 +72,14 @@ Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args)
   return Op::redispatch(keys, std::forward<Args>(args)...);
 }
 
+class KernelOf : public c10::OperatorKernel {
+ public:
+  explicit KernelOf(const OpInfo& op) : op_(op) {}
+
+ protected:
+  const OpInfo& op_;
+};
+
 // Two kernels for each op: the device's, and one in front of autograd's, which
 // costs as much as all the rest and seldom has anything to do. For ops that
 // return one new tensor, or their first argument.
@@ -80,24 +89,21 @@ template <typename Op, typename Schema = typename Op::schema>
 class FastAutogradKernel;
 
 template <typename Op, typename... Args>
-class FastKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKernel {
+class FastKernel<Op, at::Tensor(Args...)> final : public KernelOf {
  public:
-  explicit FastKernel(const OpInfo& op) : op_(op) {}
+  using KernelOf::KernelOf;
   at::Tensor operator()(Args... args) const {
     if (auto predicted = predict_unboxed(op_, args...)) {
       return std::move(predicted->outputs.front());
     }
     return trace_unpredicted_boxed(op_, args...).front().toTensor();
   }
-
- private:
-  const OpInfo& op_;
 };
 
 template <typename Op, typename... Args>
-class FastAutogradKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKernel {
+class FastAutogradKernel<Op, at::Tensor(Args...)> final : public KernelOf {
  public:
-  explicit FastAutogradKernel(const OpInfo& op) : op_(op) {}
+  using KernelOf::KernelOf;
   at::Tensor operator()(c10::DispatchKeySet keys, Args... args) const {
     if (is_plain(keys, args...)) {
       if (auto predicted = predict_unboxed(op_, args...)) {
@@ -106,30 +112,24 @@ class FastAutogradKernel<Op, at::Tensor(Args...)> final : public c10::OperatorKe
     }
     return call_autograd<Op, at::Tensor>(op_, keys, args...);
   }
-
- private:
-  const OpInfo& op_;
 };
 
 template <typename Op, typename... Args>
-class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c10::OperatorKernel {
+class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
  public:
-  explicit FastKernel(const OpInfo& op) : op_(op) {}
+  using KernelOf::KernelOf;
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
     if (!predict_unboxed(op_, self, args...)) {
       trace_unpredicted_boxed(op_, self, args...);
     }
     return self;
   }
-
- private:
-  const OpInfo& op_;
 };
 
 template <typename Op, typename... Args>
-class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c10::OperatorKernel {
+class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
  public:
-  explicit FastAutogradKernel(const OpInfo& op) : op_(op) {}
+  using KernelOf::KernelOf;
   at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
     if (!is_plain(keys, self, args...) || !predict_unboxed(op_, self, args...)) {
       return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
@@ -139,9 +139,6 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public c
     }
     return self;
   }
-
- private:
-  const OpInfo& op_;
 };
 
 struct FastOp {

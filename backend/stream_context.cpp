@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/device_context.h"
 #include "backend/python_hooks.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -50,8 +51,12 @@ bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl
   });
 }
 
-StreamContext::StreamContext(DeviceContext& context, c10::DeviceIndex device, c10::StreamId id)
-    : context_(context), device_(device), id_(id), epoch_(next_epoch()), worker_(worker_name(device, id)) {}
+StreamContext::StreamContext(DeviceContext& context, c10::StreamId id)
+    : context_(context),
+      device_(context.device().index()),
+      id_(id),
+      epoch_(next_epoch()),
+      worker_(worker_name(device_, id)) {}
 
 // ---- recording ----
 
@@ -111,13 +116,14 @@ StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> 
 }
 
 bool StreamContext::is_full() {
+  const CutPolicy::Limits limits = cut_limits();
   // The bounds in bytes are to nodes what the flag is to its own minimum.
-  const auto nodes = static_cast<int64_t>(trace_.size());
+  const size_t nodes = trace_.size();
   const auto bytes = static_cast<int64_t>(trace_.pending_bytes());
   const int64_t max_bytes = config().max_pending_bytes.get();
-  const bool may_cut = nodes >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
-  const bool must_cut = nodes >= config().max_pending_nodes.get() || bytes >= max_bytes;
-  return cut_policy_.should_cut(trace_.size(), cut_limits(), may_cut, must_cut);
+  const bool may_cut = static_cast<int64_t>(nodes) >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
+  const bool must_cut = nodes >= limits.regular || bytes >= max_bytes;
+  return cut_policy_.should_cut(nodes, limits, may_cut, must_cut);
 }
 
 Operand StreamContext::read(const TensorArg& arg) {

@@ -15,8 +15,7 @@ namespace lazyplug {
 // A tensor argument as a call sees it.
 struct TensorArg {
   TensorArg() = default;
-  explicit TensorArg(const c10::TensorImpl& tensor, bool written = false, bool out = false)
-      : TensorArg(tensor, LazyStorageImpl::of(&tensor), written, out) {}
+  explicit TensorArg(const c10::TensorImpl& tensor) : TensorArg(tensor, LazyStorageImpl::of(&tensor), false) {}
   TensorArg(const c10::TensorImpl& tensor, LazyStorageImpl* storage, bool written, bool out = false)
       : tensor(&tensor), storage(storage), written(written), out(out) {}
 
@@ -41,7 +40,7 @@ using Outputs = c10::SmallVector<at::Tensor, 2>;
 // the places.
 class StreamContext {
  public:
-  StreamContext(DeviceContext& context, c10::DeviceIndex device, c10::StreamId id);
+  StreamContext(DeviceContext& context, c10::StreamId id);
 
   // What must be freed when the lock is no longer held.
   using Graveyard = c10::SmallVector<Remains, 2>;

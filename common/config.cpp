@@ -196,8 +196,7 @@ Config::Config()
           positive()),
       chunk_nodes(
           {"chunk_nodes",
-           "After how many recorded nodes a piece of the trace is handed to the worker, as long as the program waits "
-           "for a "
+           "After how many recorded nodes a piece of the trace is handed to the worker, as long as the program reads a "
            "result, or cuts the trace, at least every max_pending_nodes.",
            {"LAZYPLUG_CHUNK_NODES"}},
           300, // measured: docs/performance.md

@@ -38,12 +38,8 @@ std::optional<Hash128> key_of_constant(const c10::IValue& value) {
     return key(Tag::kInt, static_cast<uint64_t>(value.toInt()));
   }
   if (value.isIntList()) {
-    const auto list = value.toIntList();
-    Hash128 hash = key(Tag::kInts, list.size());
-    for (int64_t element : list) {
-      hash = hash_combine(hash, static_cast<uint64_t>(element));
-    }
-    return hash;
+    const auto list = value.toIntVector();
+    return hash_words(list.data(), list.size(), key(Tag::kInts, 0));
   }
   return std::nullopt;
 }

@@ -40,12 +40,13 @@ def cause_of_death(process, stderr=None):
 
 def whereabouts(process, stderr):
     """What a process that hangs is doing: how each of its threads waits, and its Python stack."""
-    os.kill(process.pid, worker.TELL)
-    time.sleep(1)
     threads = []
-    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-        name, state, waits_in = ((task / part).read_text().strip() for part in ("comm", "stat", "wchan"))
-        threads.append(f"{name} {state.rpartition(')')[2].split()[0]} {waits_in}")
+    with contextlib.suppress(OSError):  # a thread, or all of them, may end meanwhile
+        os.kill(process.pid, worker.TELL)
+        time.sleep(1)
+        for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+            name, state, waits_in = ((task / part).read_text().strip() for part in ("comm", "stat", "wchan"))
+            threads.append(f"{name} {state.rpartition(')')[2].split()[0]} {waits_in}")
     stack = pathlib.Path(stderr).read_text(errors="replace").strip()[-2000:]
     return "; ".join(threads) + "\n" + stack
 

@@ -22,6 +22,14 @@ class MakeSignatureTest : public BackendTest {
   c10::intrusive_ptr<Signature> make_add(const c10::IValue& result, const c10::IValue& alpha = 1) {
     return make("aten::add", "Tensor", {x, y, alpha}, {result});
   }
+  c10::intrusive_ptr<Signature> make_layer_norm(const at::Tensor& input) {
+    const std::vector<int64_t> shape = {3};
+    return make(
+        "aten::native_layer_norm",
+        "",
+        {input, shape, c10::IValue(), y, 1e-5},
+        {on_meta({2, 3}), on_meta({2, 1}), on_meta({2, 1})});
+  }
   static at::Tensor on_meta(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
     return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
   }
@@ -42,11 +50,7 @@ TEST_F(MakeSignatureTest, HoldsWhatIdentifiesTheCall) {
 
 TEST_F(MakeSignatureTest, BindsEachArgument) {
   const std::vector<int64_t> shape = {3};
-  const auto norm = make(
-      "aten::native_layer_norm",
-      "",
-      {x, shape, c10::IValue(), y, 1e-5},
-      {on_meta({2, 3}), on_meta({2, 1}), on_meta({2, 1})});
+  const auto norm = make_layer_norm(x);
   ASSERT_EQ(norm->args.size(), 5);
   EXPECT_EQ(norm->args[0].kind, ArgBinding::Kind::kOperand);
   EXPECT_EQ(norm->args[1].kind, ArgBinding::Kind::kConstant);
@@ -62,12 +66,7 @@ TEST_F(MakeSignatureTest, BindsEachArgument) {
 
 TEST_F(MakeSignatureTest, KnowsHowOperandsLie) {
   const at::Tensor column = at::empty({3, 2}, on_lazy()).t();
-  const std::vector<int64_t> shape = {3};
-  const auto signature = make(
-      "aten::native_layer_norm",
-      "",
-      {column, shape, c10::IValue(), y, 1e-5},
-      {on_meta({2, 3}), on_meta({2, 1}), on_meta({2, 1})});
+  const auto signature = make_layer_norm(column);
   ASSERT_EQ(signature->operands.size(), 3);
   EXPECT_EQ(signature->operands[0], Geometry::of(*column.unsafeGetTensorImpl()));
   EXPECT_EQ(signature->operands[1].dtype, at::ScalarType::Undefined);
