@@ -123,7 +123,9 @@ GraphInputs graph_inputs(const std::vector<at::Tensor>& tensors) {
   GraphInputs inputs;
   for (size_t i = 0; i < trace.leaves().size(); ++i) {
     inputs.tensor_ids.push_back(trace.leaf_info(i).tensor_id);
-    inputs.values.emplace_back(make_cpu_tensor(trace.leaves()[i].storage(), geometries[i]));
+    // Whoever gets a number may write it.
+    const at::Tensor leaf = trace.leaf_info(i).read_only ? trace.leaves()[i].clone() : trace.leaves()[i];
+    inputs.values.emplace_back(make_cpu_tensor(leaf.storage(), geometries[i]));
   }
   for (const Node& node : trace.nodes()) {
     if (node.kind == NodeKind::kCall) {

@@ -111,7 +111,7 @@ Outputs DeviceContext::record_locked(
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
     Lock lock) {
-  StreamContext::Graveyard graveyard;
+  StreamContext::Aftermath aftermath;
   const char* location = nullptr;
   if (config().debug.get()) {
     lock.unlock(); // Python's lock comes before ours
@@ -119,10 +119,13 @@ Outputs DeviceContext::record_locked(
     lock.lock();
   }
   make_readable(args, stream, lock);
-  Outputs outputs = stream.record(signature, args, scalars, location, graveyard);
+  Outputs outputs = stream.record(signature, args, scalars, location, aftermath);
   const bool full = stream.is_full();
   lock.unlock();
-  graveyard.clear(); // or whoever writes this memory would have to copy it
+  aftermath.remains.clear(); // or whoever writes this memory would have to copy it
+  for (auto& [number, leaf] : aftermath.numbers) {
+    numbers_.add(number, std::move(leaf));
+  }
   if (config().launch_blocking.get()) {
     const SyncCause cause("launch blocking");
     submit_and_wait(stream);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/device_data_cache.h"
 #include "backend/predicted_call.h"
 #include "backend/stream_context.h"
 #include "device/runtime.h"
@@ -82,6 +83,9 @@ class DeviceContext {
   // waits for those that are being computed. See backend/program.cpp.
   Subgraph program(c10::ArrayRef<at::Tensor> tensors, bool with_data);
   size_t pending_nodes();
+  DeviceDataCache& numbers() {
+    return numbers_;
+  }
   // How many ops of the stream have been recorded, and how many have run.
   uint64_t recorded(c10::StreamId id);
   uint64_t completed(c10::StreamId id);
@@ -118,6 +122,7 @@ class DeviceContext {
 
   const c10::DeviceIndex index_;
   std::mutex mutex_;
+  DeviceDataCache numbers_; // has a lock of its own
   // Made when they are first used, and never destroyed.
   std::array<std::atomic<StreamContext*>, kStreamsPerDevice> streams_{};
 };

@@ -138,6 +138,7 @@ DeviceCallbacks callbacks() {
   };
   callbacks.recorded_place = [context](c10::Stream stream) { return context(stream).recorded(stream.id()); };
   callbacks.completed_place = [context](c10::Stream stream) { return context(stream).completed(stream.id()); };
+  callbacks.empty_cache = [](c10::DeviceIndex device) { DeviceContext::get(device).numbers().clear(); };
   callbacks.resize_storage = [](c10::StorageImpl* storage, size_t nbytes) {
     auto* lazy = LazyStorageImpl::of(*storage);
     TORCH_CHECK(lazy, "cannot resize memory that was wrapped, not allocated");

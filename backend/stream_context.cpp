@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/device_context.h"
 #include "backend/python_hooks.h"
@@ -65,11 +64,11 @@ Outputs StreamContext::record(
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
     const char* location,
-    Graveyard& graveyard) {
+    Aftermath& aftermath) {
   static Counter& recorded = counter("NodesRecorded");
   c10::SmallVector<Operand, 8> operands;
   for (const TensorArg& arg : args) {
-    operands.push_back(read(arg));
+    operands.push_back(read(arg, *signature->op, aftermath));
   }
   Written written;
   if (!signature->written.empty()) {
@@ -81,7 +80,7 @@ Outputs StreamContext::record(
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {
-    graveyard.push_back(make_pending(*storage, {node, output++}, storage->layout_));
+    aftermath.remains.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
   cut_policy_.note(signature->hash.lo);
   prediction_.note(signature);
@@ -126,12 +125,12 @@ bool StreamContext::is_full() {
   return cut_policy_.should_cut(nodes, limits, may_cut, must_cut);
 }
 
-Operand StreamContext::read(const TensorArg& arg) {
+Operand StreamContext::read(const TensorArg& arg, const OpInfo& op, Aftermath& aftermath) {
   if (!arg.tensor) {
     return {};
   }
   if (!arg.storage) {
-    return read_cpu_scalar(*arg.tensor);
+    return read_number(*arg.tensor, op, aftermath);
   }
   if (!arg.storage->in_trace(epoch_)) {
     enter_trace(*arg.storage, *arg.tensor);
@@ -142,14 +141,20 @@ Operand StreamContext::read(const TensorArg& arg) {
   return {arg.storage->value_, trace_.own(Geometry::of(*arg.tensor))};
 }
 
-Operand StreamContext::read_cpu_scalar(const c10::TensorImpl& tensor) {
-  // A copy, because the tensor may change before the trace runs.
-  Geometry layout = Geometry::contiguous(c10::typeMetaToScalarType(tensor.dtype()), {});
-  layout.wrapped_number = tensor.is_wrapped_number();
-  c10::Storage memory = allocate_storage(layout.itemsize(), device_);
-  std::memcpy(memory.mutable_data(), tensor.data(), layout.itemsize());
-  at::Tensor data = make_cpu_tensor(std::move(memory), layout);
-  return {trace_.add_device_data(std::move(data), std::move(layout), {.read_only = true}), nullptr};
+// A 0-dim CPU tensor, which may change before the trace runs: a copy of it.
+Operand StreamContext::read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath) {
+  const Number number = Number::of(tensor);
+  Geometry layout = Geometry::contiguous(number.dtype, {});
+  layout.wrapped_number = number.wrapped;
+  // Kernels of other libraries, which may be Python, might keep what they are given, and write it later.
+  at::Tensor leaf = op.is_aten() ? context_.numbers().find(number) : at::Tensor();
+  if (!leaf.defined()) {
+    leaf = number.make_tensor(layout);
+    if (op.is_aten()) {
+      aftermath.numbers.emplace_back(number, leaf);
+    }
+  }
+  return {trace_.add_device_data(std::move(leaf), std::move(layout), {.read_only = true}), nullptr};
 }
 
 void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {

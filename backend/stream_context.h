@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cut_policy.h"
+#include "backend/device_data_cache.h"
 #include "backend/job.h"
 #include "backend/lazy_storage.h"
 #include "backend/prediction.h"
@@ -42,8 +43,12 @@ class StreamContext {
  public:
   StreamContext(DeviceContext& context, c10::StreamId id);
 
-  // What must be freed when the lock is no longer held.
-  using Graveyard = c10::SmallVector<Remains, 2>;
+  // What is left to do when the lock is no longer held: to free this, and to add
+  // these numbers to the device's cache.
+  struct Aftermath {
+    c10::SmallVector<Remains, 2> remains;
+    c10::SmallVector<std::pair<Number, at::Tensor>, 1> numbers;
+  };
 
   // Appends a call whose arguments wait for no other trace. Returns the fresh
   // outputs, as tensors.
@@ -52,7 +57,7 @@ class StreamContext {
       c10::ArrayRef<TensorArg> args,
       c10::ArrayRef<c10::IValue> scalars,
       const char* location,
-      Graveyard& graveyard);
+      Aftermath& aftermath);
 
   // The signature of the next call, if the program repeats itself, or null.
   const SignaturePtr& predicted() const {
@@ -115,9 +120,9 @@ class StreamContext {
   // The distinct storages that a call writes, in the order of its operands.
   static Written written_storages(c10::ArrayRef<TensorArg> args);
   void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
-  Operand read(const TensorArg& arg);
+  Operand read(const TensorArg& arg, const OpInfo& op, Aftermath& aftermath);
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
-  Operand read_cpu_scalar(const c10::TensorImpl& tensor);
+  Operand read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   Job take_job();

@@ -143,6 +143,12 @@ Config::Config()
            {"LAZYPLUG_SIGNATURE_CACHE_SIZE"}},
           65536,
           positive()),
+      device_data_cache_size(
+          {"device_data_cache_size",
+           "How many numbers each device keeps, so that one that is used again is not copied again; 0: none.",
+           {"LAZYPLUG_DEVICE_DATA_CACHE_SIZE"}},
+          1024,
+          between(0, 1'000'000)),
       force_fallback(
           {"force_fallback",
            "Ops that always run on the CPU, separated by commas, for example 'aten::relu,aten::add.Tensor'.",
@@ -230,6 +236,7 @@ std::vector<FlagBase*> Config::flags() {
       &device_count,
       &cache_size,
       &signature_cache_size,
+      &device_data_cache_size,
       &force_fallback,
       &fallback,
       &debug,

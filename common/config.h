@@ -138,6 +138,7 @@ struct Config {
   Flag<int64_t> device_count;
   Flag<int64_t> cache_size;
   Flag<int64_t> signature_cache_size;
+  Flag<int64_t> device_data_cache_size;
   Flag<std::string> force_fallback;
   Flag<std::string> fallback;
   Flag<bool> debug;

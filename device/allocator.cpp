@@ -1,5 +1,6 @@
 #include "device/allocator.h"
 
+#include "device/callbacks.h"
 #include "device/cpu_allocator.h"
 #include "device/fork.h"
 #include "device/memory_pools.h"
@@ -40,7 +41,9 @@ class CachingAllocator final : public c10::DeviceAllocator {
   }
   void emptyCache(c10::MempoolId_t /*mempool*/) override {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      if (MemoryPool* pool = initialized_pool(device)) {
+      MemoryPool* pool = initialized_pool(device);
+      device_callbacks().empty_cache(device);
+      if (pool) {
         pool->trim();
       }
     }

@@ -18,7 +18,7 @@ DeviceCallbacks& registered() {
 void set_device_callbacks(DeviceCallbacks callbacks) {
   TORCH_INTERNAL_ASSERT(
       callbacks.synchronize && callbacks.synchronize_stream && callbacks.flush && callbacks.wait_for &&
-      callbacks.recorded_place && callbacks.completed_place && callbacks.resize_storage);
+      callbacks.recorded_place && callbacks.completed_place && callbacks.empty_cache && callbacks.resize_storage);
   registered() = std::move(callbacks);
 }
 

@@ -37,6 +37,9 @@ struct DeviceCallbacks {
   std::function<uint64_t(c10::Stream)> recorded_place = [](c10::Stream) { return uint64_t{0}; };
   std::function<uint64_t(c10::Stream)> completed_place = [](c10::Stream) { return uint64_t{0}; };
 
+  // Lets go of what is kept of the device only to save work.
+  std::function<void(c10::DeviceIndex)> empty_cache = [](c10::DeviceIndex) {};
+
   // Gives the storage a new size in bytes and keeps the leading content.
   std::function<void(c10::StorageImpl*, size_t)> resize_storage;
 };

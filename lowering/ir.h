@@ -61,7 +61,7 @@ struct Node {
 struct DeviceDataInfo {
   static constexpr int64_t kNoTensor = -1;
   int64_t tensor_id = kNoTensor; // of the storage that it was taken from, or none
-  bool read_only = false;        // a copy of the trace's own, such as of a CPU scalar
+  bool read_only = false;        // a number, which other traces may read too
 };
 
 // A straight-line program in the order in which the user wrote it, and the data

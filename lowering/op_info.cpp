@@ -73,6 +73,7 @@ bool is_tensor_or_tensors(const c10::TypePtr& type) {
 
 OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
     : handle_(std::move(handle)), name_(c10::toString(handle_.operator_name())) {
+  is_aten_ = base_name().starts_with("aten::");
   infer_on_cpu_ = traits.infer_on_cpu;
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
   read_arguments(traits);

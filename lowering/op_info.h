@@ -71,6 +71,10 @@ class OpInfo {
   size_t num_returns() const {
     return handle_.schema().returns().size();
   }
+  // One of PyTorch's own.
+  bool is_aten() const {
+    return is_aten_;
+  }
   // True if a call may write one of its arguments.
   bool writes() const {
     return writes_;
@@ -128,6 +132,7 @@ class OpInfo {
   std::vector<int> return_aliases_;
   int hidden_writes_if_ = -1;
   int cpu_indices_ = -1;
+  bool is_aten_ = false;
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;

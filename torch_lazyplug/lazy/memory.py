@@ -47,7 +47,10 @@ def get_allocator_backend() -> str:
 
 
 def empty_cache() -> None:
-    """Returns the memory of all devices, and pinned memory, that no tensor uses to the system."""
+    """Returns the memory of all devices, and pinned memory, that no tensor uses to the system.
+
+    Numbers that are kept to save copies (``device_data_cache_size``) are forgotten.
+    """
     if is_initialized():
         torch.accelerator.empty_cache()
         torch.accelerator.empty_host_cache()

@@ -29,6 +29,14 @@ at::Tensor same_cpu(const at::Tensor& self) {
   return self;
 }
 
+at::Tensor meta_of_first(const at::Tensor& self, const at::Tensor& /*other*/) {
+  return at::empty_like(self);
+}
+
+at::Tensor first_cpu(const at::Tensor& self, const at::Tensor& /*other*/) {
+  return self.clone();
+}
+
 at::Tensor transposed_cpu(const at::Tensor& self) {
   return self.t().contiguous().t();
 }
@@ -53,6 +61,7 @@ TORCH_LIBRARY(lazyplug_backend_test, m) {
   m.def("fail(Tensor self) -> Tensor");
   m.def("fail_(Tensor(a!) self) -> Tensor(a!)");
   m.def("same(Tensor self) -> Tensor");
+  m.def("first(Tensor self, Tensor other) -> Tensor");
   m.def("transposed(Tensor self) -> Tensor");
   m.def("no_meta(Tensor self) -> Tensor");
   m.def("first_row(Tensor(a) self) -> Tensor(a)");
@@ -74,6 +83,7 @@ TORCH_LIBRARY_IMPL(lazyplug_backend_test, Meta, m) {
   m.impl("fail", meta);
   m.impl("fail_", meta_);
   m.impl("same", meta);
+  m.impl("first", meta_of_first);
   m.impl("transposed", meta);
   m.impl("wait", meta);
 }
@@ -82,6 +92,7 @@ TORCH_LIBRARY_IMPL(lazyplug_backend_test, CPU, m) {
   m.impl("fail", fail_cpu);
   m.impl("fail_", fail_cpu_);
   m.impl("same", same_cpu);
+  m.impl("first", first_cpu);
   m.impl("transposed", transposed_cpu);
   m.impl("no_meta", copy_cpu);
   m.impl("first_row", first_row_cpu);
@@ -109,6 +120,10 @@ at::Tensor& fail_(at::Tensor& self) {
 
 at::Tensor same(const at::Tensor& self) {
   return typed<Functional>("lazyplug_backend_test::same").call(self);
+}
+
+at::Tensor first(const at::Tensor& self, const at::Tensor& other) {
+  return typed<at::Tensor(const at::Tensor&, const at::Tensor&)>("lazyplug_backend_test::first").call(self, other);
 }
 
 at::Tensor transposed(const at::Tensor& self) {

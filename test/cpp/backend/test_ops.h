@@ -13,7 +13,8 @@ at::Tensor same(const at::Tensor& self);       // returns its argument although 
 at::Tensor transposed(const at::Tensor& self); // a copy, with other strides than its Meta kernel says
 at::Tensor no_meta(const at::Tensor& self);    // a copy; has no Meta kernel
 at::Tensor first_row(const at::Tensor& self);  // a view, which cannot be recorded
-at::Tensor& grow_(at::Tensor& self);           // makes it one row longer; has no Meta kernel
+at::Tensor first(const at::Tensor& self, const at::Tensor& other); // a copy of its first argument
+at::Tensor& grow_(at::Tensor& self);                               // makes it one row longer; has no Meta kernel
 
 // A copy, made only after the gate is open.
 at::Tensor wait(const at::Tensor& self);

@@ -25,7 +25,7 @@ TEST_F(ProgramTest, HasWhatTheTensorsNeedAndRunsNothing) {
   EXPECT_EQ(state_of(y), State::kPending);
 }
 
-TEST_F(ProgramTest, LeavesKnowTheirTensorAndWhetherTheyAreTheTracesOwn) {
+TEST_F(ProgramTest, LeavesKnowTheirTensorAndWhetherTheyAreNumbers) {
   const Subgraph graph = context_.program({x * at::scalar_tensor(2.0), x}, /*with_data=*/true);
   ASSERT_EQ(graph.trace.leaves().size(), 2);
   EXPECT_EQ(graph.trace.leaf_info(0).tensor_id, static_cast<int64_t>(storage_of(x).id()));

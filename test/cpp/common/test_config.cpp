@@ -44,6 +44,7 @@ TEST(Config, Defaults) {
   EXPECT_EQ(fresh.device_count.get(), 1);
   EXPECT_EQ(fresh.cache_size.get(), 1024);
   EXPECT_EQ(fresh.signature_cache_size.get(), 65536);
+  EXPECT_EQ(fresh.device_data_cache_size.get(), 1024);
   EXPECT_EQ(fresh.force_fallback.get(), "");
   EXPECT_EQ(fresh.fallback.get(), "warn");
   EXPECT_FALSE(fresh.debug.get());

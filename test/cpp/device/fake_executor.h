@@ -47,6 +47,7 @@ class FakeExecutor {
     };
     callbacks.recorded_place = [this](c10::Stream stream) { return places(stream).recorded; };
     callbacks.completed_place = [this](c10::Stream stream) { return places(stream).completed; };
+    callbacks.empty_cache = [this](c10::DeviceIndex device) { emptied.push_back(device); };
     callbacks.resize_storage = [this](c10::StorageImpl* storage, size_t nbytes) {
       resized.emplace_back(storage, nbytes);
     };
@@ -76,6 +77,7 @@ class FakeExecutor {
   std::vector<c10::DeviceIndex> synchronized;
   std::vector<c10::Stream> synchronized_streams;
   std::vector<c10::Stream> flushed;
+  std::vector<c10::DeviceIndex> emptied;
   std::vector<Wait> waits;
   std::vector<std::pair<c10::StorageImpl*, size_t>> resized;
 

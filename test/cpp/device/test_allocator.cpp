@@ -3,6 +3,7 @@
 #include "common/config.h"
 #include "device/memory_pools.h"
 #include "device/runtime.h"
+#include "test/cpp/device/fake_executor.h"
 
 #include <gtest/gtest.h>
 
@@ -58,13 +59,15 @@ TEST(Allocator, TheFlagSwitchesThePoolOff) {
   EXPECT_EQ(owning_pool(memory.get()), nullptr);
 }
 
-TEST(Allocator, EmptyCacheTrimsEveryDevice) {
+TEST(Allocator, EmptyCacheTrimsEveryDeviceAndTellsTheExecutor) {
+  const FakeExecutor executor;
   set_device(1);
   device_allocator()->allocate(4 << 20).clear();
   set_device(0);
   EXPECT_GT(device_pool(1)->idle_bytes(), 0);
   device_allocator()->emptyCache();
   EXPECT_EQ(device_pool(1)->idle_bytes(), 0);
+  EXPECT_EQ(executor.emptied, std::vector<c10::DeviceIndex>({0, 1, 2}));
 }
 
 TEST(Allocator, FiguresAreThoseOfTheDevice) {

@@ -1,0 +1,61 @@
+#include "backend/device_data_cache.h"
+
+#include <cstring>
+
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/cpu_allocator.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+
+Number Number::of(const c10::TensorImpl& tensor) {
+  Number number;
+  number.dtype = c10::typeMetaToScalarType(tensor.dtype());
+  number.wrapped = tensor.is_wrapped_number();
+  std::memcpy(number.bits.data(), tensor.data(), tensor.itemsize());
+  return number;
+}
+
+at::Tensor Number::make_tensor(const Geometry& layout) const {
+  c10::Storage memory(
+      c10::Storage::use_byte_size_t(),
+      static_cast<int64_t>(layout.itemsize()),
+      plain_cpu_allocator(),
+      /*resizable=*/true);
+  std::memcpy(memory.mutable_data(), bits.data(), layout.itemsize());
+  return make_cpu_tensor(std::move(memory), layout);
+}
+
+bool Number::is_in(const at::Tensor& tensor) const {
+  return std::memcmp(bits.data(), tensor.const_data_ptr(), tensor.itemsize()) == 0;
+}
+
+at::Tensor DeviceDataCache::find(const Number& number) {
+  static Counter& hits = counter("DeviceDataCacheHit");
+  static Counter& misses = counter("DeviceDataCacheMiss");
+  if (config().device_data_cache_size.get() == 0) {
+    return {};
+  }
+  auto leaf = leaves_.find(number);
+  // A kernel may have written what its schema says it reads: that leaf is lost, but it is the last.
+  if (!leaf || !number.is_in(*leaf)) {
+    misses.add();
+    return {};
+  }
+  hits.add();
+  return *std::move(leaf);
+}
+
+void DeviceDataCache::add(const Number& number, at::Tensor leaf) {
+  const auto capacity = static_cast<size_t>(config().device_data_cache_size.get());
+  if (capacity == 0) {
+    return clear();
+  }
+  if (leaves_.capacity() != capacity) {
+    leaves_.set_capacity(capacity);
+  }
+  leaves_.replace(number, std::move(leaf));
+}
+
+} // namespace lazyplug
