@@ -1,5 +1,6 @@
 #include "device/cpu_allocator.h"
 
+#include "common/fail_point.h"
 #include "device/memory_pools.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -27,8 +28,11 @@ class CpuAllocator final : public c10::Allocator {
         "a block of ",
         nbytes,
         " bytes is more than is allowed here");
-    return kernel_pool ? allocate_block(*kernel_pool, nbytes, c10::Device(c10::kCPU))
-                       : plain_allocator->allocate(nbytes);
+    if (!kernel_pool) {
+      return plain_allocator->allocate(nbytes);
+    }
+    pass(FailPoint::kAllocation);
+    return allocate_block(*kernel_pool, nbytes, c10::Device(c10::kCPU));
   }
   c10::DeleterFnPtr raw_deleter() const override {
     return free_raw;

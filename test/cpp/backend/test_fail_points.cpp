@@ -24,10 +24,11 @@ TEST_P(FailPoints, TheReaderIsToldAndTheNextStepWorks) {
   const at::Tensor z = x * 2;
   arm(GetParam());
   EXPECT_TRUE(contains(error_of([&] { y.cpu(); }), kMessage));
+  EXPECT_EQ(armed_fail_point, FailPoint::kNone);
   expect_equal(untouched, cpu * 5);
   expect_equal(x + 1, cpu + 1);
-  if (GetParam() == FailPoint::kDelivery) {
-    expect_equal(z, cpu * 2); // its own delivery succeeded
+  if (GetParam() == FailPoint::kDelivery || GetParam() == FailPoint::kAllocation) {
+    expect_equal(z, cpu * 2); // its own succeeded
   } else {
     EXPECT_TRUE(contains(error_of([&] { z.cpu(); }), kMessage));
   }
@@ -58,6 +59,8 @@ TEST_P(FailPoints, LaterJobsInheritIt) {
 TEST_P(FailPoints, AWrittenTensorHealsWhenItIsOverwritten) {
   at::Tensor y = x.clone();
   context_.synchronize();
+  // Read elsewhere, so that a copy is written.
+  const c10::Storage read = DeviceContext::materialize(storage_of(y));
   y.add_(1);
   arm(GetParam());
   EXPECT_TRUE(contains(error_of([&] { y.cpu(); }), kMessage));
@@ -65,10 +68,69 @@ TEST_P(FailPoints, AWrittenTensorHealsWhenItIsOverwritten) {
   expect_equal(y + 1, cpu + 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryPoint,
-    FailPoints,
-    testing::Values(FailPoint::kCompile, FailPoint::kInputs, FailPoint::kRun, FailPoint::kDelivery));
+// A step that runs in chunks while it is recorded: whatever happens to one of
+// them, each result is right or tells why not, and somebody is told once.
+class FailingSteps : public FailPoints {
+ protected:
+  struct Result {
+    at::Tensor lazy;
+    at::Tensor expected;
+  };
+
+  // Records chains that reach into the next chunk, and waits.
+  std::vector<Result> step() {
+    std::vector<Result> results;
+    num_raised_ = 0;
+    for (int i = 0; i < 40; ++i) {
+      const Result before = i % 8 == 0 ? Result{x, cpu} : results.back();
+      // A failure that is known by now raises here, and the program goes on with something else.
+      const bool raised = raises([&] { results.push_back({before.lazy.mul(2).add(x), before.expected * 2 + cpu}); });
+      if (raised) {
+        results.push_back({x.mul(3).add(x), cpu * 4});
+      }
+    }
+    raises([&] { context_.synchronize(); });
+    return results;
+  }
+  template <typename Call>
+  bool raises(Call call) {
+    const std::string error = error_of(call);
+    num_raised_ += error != "none";
+    return contains(error, kMessage);
+  }
+
+  const ScopedFlag<int64_t> nodes_{config().chunk_nodes, 12};
+  int num_raised_ = 0;
+};
+
+TEST_P(FailingSteps, RunInChunks) {
+  step(); // ends in a wait: from now on there are chunks
+  for (int passes : {0, 3, 5}) {
+    reset_metrics();
+    arm(GetParam(), passes);
+    int num_lost = 0;
+    for (const Result& result : step()) {
+      const std::string error = error_of([&] { expect_equal(result.lazy, result.expected); });
+      EXPECT_TRUE(error == "none" || contains(error, kMessage)) << error;
+      num_lost += error != "none";
+    }
+    EXPECT_GE(count("Sync/trace full"), 6);
+    EXPECT_EQ(armed_fail_point, FailPoint::kNone) << "it has happened";
+    EXPECT_EQ(num_raised_, 1);
+    EXPECT_GE(num_lost, 1);
+    EXPECT_EQ(error_of([&] { context_.synchronize(); }), "none");
+    for (const Result& result : step()) {
+      expect_equal(result.lazy, result.expected);
+    }
+    EXPECT_EQ(num_raised_, 0);
+  }
+}
+
+constexpr auto kPoints =
+    {FailPoint::kAllocation, FailPoint::kCompile, FailPoint::kInputs, FailPoint::kRun, FailPoint::kDelivery};
+
+INSTANTIATE_TEST_SUITE_P(EveryPoint, FailPoints, testing::ValuesIn(kPoints));
+INSTANTIATE_TEST_SUITE_P(EveryPoint, FailingSteps, testing::ValuesIn(kPoints));
 
 } // namespace
 } // namespace lazyplug
