@@ -6,6 +6,7 @@
 #include "backend/fallback.h"
 #include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
+#include "backend/varying_sizes.h"
 #include "device/runtime.h"
 #include "lowering/computation.h"
 #include "lowering/dump.h"
@@ -53,6 +54,7 @@ LazyStorageImpl& lazy_storage_of(const at::Tensor& tensor) {
 
 void mark_step(const std::string& device, const std::vector<std::string>& devices, bool wait) {
   const SyncCause cause("mark_step");
+  note_step();
   std::vector<std::string> names = devices;
   if (names.empty()) {
     names.push_back(device);

@@ -15,9 +15,8 @@ class CallReader {
     add_word(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   }
 
-  Call read(const c10::Stack& stack) && {
+  Call read(c10::ArrayRef<c10::IValue> arguments) && {
     const OpInfo& op = *call_.op;
-    const auto arguments = torch::jit::last(stack, op.num_args());
     const bool hidden_writes = op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool written = op.args()[i].written || (hidden_writes && op.hidden_write(i));
@@ -282,7 +281,11 @@ void raise_two_devices(c10::Device first, c10::Device second) {
 }
 
 Call read_call(const OpInfo& op, const c10::Stack& stack) {
-  return CallReader(op).read(stack);
+  return read_arguments(op, torch::jit::last(stack, op.num_args()));
+}
+
+Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  return CallReader(op).read(arguments);
 }
 
 } // namespace lazyplug

@@ -1,13 +1,9 @@
 #include "backend/fallback.h"
 
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 #include <mutex>
 #include <unordered_set>
 
-#include "backend/composed_tensors.h"
-#include "backend/device_context.h"
 #include "backend/journal.h"
 #include "backend/python_hooks.h"
 #include "backend/sync_cause.h"
@@ -15,101 +11,68 @@
 #include "common/config.h"
 #include "common/logging.h"
 #include "common/metrics.h"
-#include "common/running_op.h"
-#include "device/cpu_allocator.h"
 #include "device/generator.h"
 #include "device/runtime.h"
-#include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {
 
-// A lazy storage over memory that is there already.
-c10::Storage adopt(const c10::Storage& memory, c10::DeviceIndex device) {
-  auto storage = c10::make_intrusive<LazyStorageImpl>(
-      memory.nbytes(),
-      c10::Device(kLazyDevice, device),
-      /*resizable=*/true);
-  storage->context().adopt(*storage, memory);
-  return c10::Storage(std::move(storage));
-}
-
-// A map for the few tensors of a call.
-template <typename K, typename V>
-class SmallMap {
- public:
-  V* find(K* key) {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry.first == key; });
-    return found == entries_.end() ? nullptr : &found->second;
-  }
-  // Unless the key is already there.
-  void add(K* key, V value) {
-    if (!find(key)) {
-      entries_.emplace_back(key, std::move(value));
-    }
-  }
-
- private:
-  c10::SmallVector<std::pair<K*, V>, 4> entries_;
-};
-
 // One run of an op on the CPU: lazy arguments in, lazy results out.
 class CpuCall {
  public:
-  CpuCall(const OpInfo& op, c10::Stack* stack) : op_(op), stack_(stack) {}
+  CpuCall(const OpInfo& op, c10::Stack* stack)
+      : op_(op), stack_(stack), device_(find_device()), tensors_(device_, op.writes()) {}
 
   void run() {
     const size_t first = stack_->size() - op_.num_args();
-    find_devices();
     for (size_t i = 0; i < op_.num_args(); ++i) {
       auto& argument = (*stack_)[first + i];
       const bool written = op_.args()[i].written || op_.hidden_write(i);
-      argument = to_cpu(op_.args()[i].kind, argument, written);
+      argument = to_cpu(op_.args()[i].kind, std::move(argument), written);
     }
     {
-      const ExecutionGuard guard;
-      const KernelMemoryScope memory(device_);
-      const RunningOp running(op_.name().c_str());
+      const CpuKernelScope scope(op_, device_);
       op_.handle().callBoxed(stack_);
     }
-    for (const auto& [lazy, cpu] : written_) {
-      copy_metadata_back(lazy, cpu);
-    }
-    for (auto& result : torch::jit::last(*stack_, op_.num_returns())) {
-      const_cast<c10::IValue&>(result) = result_elsewhere_ ? result : to_lazy(result);
+    tensors_.update_written();
+    for (size_t i = stack_->size() - op_.num_returns(); !result_elsewhere_ && i < stack_->size(); ++i) {
+      (*stack_)[i] = to_lazy(std::move((*stack_)[i]));
     }
   }
 
  private:
-  // Where the lazy arguments are, and whether a device argument asks for a
+  // Where the lazy arguments are. Notes whether a device argument asks for a
   // result elsewhere.
-  void find_devices() {
+  c10::DeviceIndex find_device() {
     std::optional<c10::DeviceIndex> found;
     const auto note = [&](c10::Device device) {
       if (!found && device.type() == kLazyDevice) {
         found = resolve_device_index(device.index());
       }
     };
+    const auto note_tensor = [&](const c10::IValue& value) {
+      if (value.isTensor() && value.toTensor().defined()) {
+        note(value.toTensor().device());
+      }
+    };
     for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
       if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) {
-          note(tensor.defined() ? tensor.device() : c10::Device(c10::kCPU));
-        }
-      } else if (value.isTensor() && value.toTensor().defined()) {
-        note(value.toTensor().device());
+        const auto elements = value.toListRef();
+        std::for_each(elements.begin(), elements.end(), note_tensor);
       } else if (value.isDevice()) {
         note(value.toDevice());
         result_elsewhere_ |= value.toDevice().type() != kLazyDevice;
+      } else {
+        note_tensor(value);
       }
     }
-    device_ = found.value_or(current_device());
+    return found.value_or(current_device());
   }
 
-  c10::IValue to_cpu(ArgKind kind, const c10::IValue& value, bool written) {
+  c10::IValue to_cpu(ArgKind kind, c10::IValue value, bool written) {
     if (value.isTensor()) {
-      return tensor_to_cpu(value.toTensor(), written);
+      return tensors_.to_cpu(std::move(value).toTensor(), written);
     }
     if (kind == ArgKind::kTensorList && value.isList()) {
       return list_to_cpu(value, written);
@@ -131,121 +94,25 @@ class CpuCall {
     return list;
   }
 
-  at::Tensor tensor_to_cpu(const at::Tensor& tensor, bool for_write) {
-    if (!tensor.defined()) {
-      return tensor;
-    }
-    if (tensor.device().type() != kLazyDevice) {
-      lazy_tensors_.add(tensor.unsafeGetTensorImpl(), tensor); // returned, it stays where it is
-      return tensor;
-    }
-    const at::Tensor* known = cpu_tensors_.find(tensor.unsafeGetTensorImpl());
-    at::Tensor cpu = known ? *known : convert_to_cpu(tensor, for_write || op_.writes());
-    if (for_write) {
-      written_.emplace_back(tensor, cpu);
-    }
-    return cpu;
-  }
-
-  at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write) {
-    const auto convert = [&](const at::Tensor& part) { return strided_to_cpu(part, for_write); };
-    at::Tensor cpu = is_composed(tensor) ? convert_composed(tensor, convert) : convert(tensor);
-    if (tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type())) {
-      // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
-      // gradients makes a tensor of bools require them, too.)
-      cpu.unsafeGetTensorImpl()->set_requires_grad(true);
-    }
-    cpu_tensors_.add(tensor.unsafeGetTensorImpl(), cpu);
-    lazy_tensors_.add(cpu.unsafeGetTensorImpl(), tensor);
-    return cpu;
-  }
-
-  at::Tensor strided_to_cpu(const at::Tensor& tensor, bool for_write) {
-    at::Tensor cpu = cpu_alias(tensor, for_write);
-    lazy_storages_.add(cpu.storage().unsafeGetStorageImpl(), {cpu.storage(), tensor.storage()});
-    return cpu;
-  }
-
-  static bool is_composed(const at::Tensor& tensor) {
-    return composed_kind(*tensor.unsafeGetTensorImpl()) != nullptr;
-  }
-
-  // The op may have resized a tensor, or its storage, or given it another one.
-  void copy_metadata_back(const at::Tensor& lazy, const at::Tensor& cpu) {
-    if (is_composed(lazy)) {
-      return assign_composed(lazy, cpu, [this](const at::Tensor& part) { return strided_to_lazy(part); });
-    }
-    c10::Storage storage = lazy_storage(cpu);
-    auto* impl = LazyStorageImpl::of(storage);
-    if (impl && storage.data() != cpu.storage().data()) {
-      DeviceContext::refresh(*impl, cpu.storage());
-    }
-    auto* tensor = lazy.unsafeGetTensorImpl();
-    if (!lazy.storage().is_alias_of(storage)) {
-      tensor->set_storage_keep_dtype(std::move(storage));
-    }
-    if (!Geometry::of(*cpu.unsafeGetTensorImpl()).matches(*tensor)) {
-      tensor->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
-    }
-  }
-
-  c10::IValue to_lazy(const c10::IValue& value) {
+  c10::IValue to_lazy(c10::IValue value) {
     if (value.isTensor()) {
-      return tensor_to_lazy(value.toTensor());
+      return tensors_.to_lazy(std::move(value).toTensor());
     }
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
       for (const at::Tensor& tensor : value.toTensorVector()) {
-        list.push_back(tensor_to_lazy(tensor));
+        list.push_back(tensors_.to_lazy(tensor));
       }
       return list;
     }
     return value;
   }
 
-  at::Tensor tensor_to_lazy(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.is_cpu()) {
-      return tensor;
-    }
-    if (const auto* found = lazy_tensors_.find(tensor.unsafeGetTensorImpl())) {
-      return *found;
-    }
-    return is_composed(tensor)
-               ? convert_composed(tensor, [this](const at::Tensor& part) { return strided_to_lazy(part); })
-               : strided_to_lazy(tensor);
-  }
-
-  at::Tensor strided_to_lazy(const at::Tensor& cpu) {
-    return make_lazy_tensor(lazy_storage(cpu), Geometry::of(*cpu.unsafeGetTensorImpl()));
-  }
-
-  // The lazy storage that stands for a CPU tensor's: an argument's, or a new one.
-  c10::Storage lazy_storage(const at::Tensor& cpu) {
-    auto* key = cpu.storage().unsafeGetStorageImpl();
-    if (const auto* found = lazy_storages_.find(key)) {
-      return found->lazy;
-    }
-    c10::Storage lazy = adopt(cpu.storage(), device_);
-    lazy_storages_.add(key, {cpu.storage(), lazy});
-    return lazy;
-  }
-
-  // Both are held: an op may let go of a part of a tensor, and another storage
-  // take its address.
-  struct StoragePair {
-    c10::Storage cpu;
-    c10::Storage lazy;
-  };
-
   const OpInfo& op_;
   c10::Stack* stack_;
-  c10::DeviceIndex device_ = 0;
   bool result_elsewhere_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> written_; // lazy, CPU
-  // By lazy tensor: ops treat a tensor that is passed twice in its own way.
-  SmallMap<c10::TensorImpl, at::Tensor> cpu_tensors_;
-  SmallMap<c10::StorageImpl, StoragePair> lazy_storages_; // by CPU storage
-  SmallMap<c10::TensorImpl, at::Tensor> lazy_tensors_;    // by CPU tensor
+  const c10::DeviceIndex device_;
+  CpuTensors tensors_;
 };
 
 bool first_time(const OpInfo& op) {
@@ -267,17 +134,6 @@ void warn(const OpInfo& op, const char* reason) {
       location ? std::string(" (at ") + location + ")" : "");
 }
 
-// A tensor on the device whose memory is not ours, such as a wrapped pointer.
-at::Tensor foreign_alias(const at::Tensor& tensor) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.has_storage(),
-      "cannot read the memory of a ",
-      tensor.layout(),
-      " tensor on ",
-      tensor.device());
-  return make_cpu_tensor(alias_storage(tensor.storage(), c10::kCPU), Geometry::of(*tensor.unsafeGetTensorImpl()));
-}
-
 void refuse(const OpInfo& op, const char* reason) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       config().fallback.get() != "error",
@@ -285,6 +141,11 @@ void refuse(const OpInfo& op, const char* reason) {
       " cannot be recorded: ",
       reason,
       ". It would run on the CPU, which the setting fallback=error forbids.");
+}
+
+void count_at_once() {
+  static Counter& runs = counter("RunAtOnce");
+  runs.add();
 }
 
 } // namespace
@@ -310,24 +171,21 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 }
 
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
-  static Counter& runs = counter("RunAtOnce");
   const SyncCause cause(reason);
   CpuCall(op, stack).run();
-  runs.add();
+  count_at_once();
 }
 
-at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
-  auto* storage = LazyStorageImpl::of(tensor);
-  if (!storage) {
-    return foreign_alias(tensor);
-  }
-  c10::Storage memory =
-      for_write ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage);
-  return make_cpu_tensor(std::move(memory), Geometry::of(*tensor.unsafeGetTensorImpl()));
-}
-
-at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
-  return make_lazy_tensor(adopt(tensor.storage(), device), Geometry::of(*tensor.unsafeGetTensorImpl()));
+at::Tensor run_at_once(
+    const OpInfo& op,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::function_ref<at::Tensor(CpuTensors&)> run) {
+  const SyncCause cause(reason);
+  CpuTensors tensors(device, /*may_write=*/false);
+  at::Tensor result = tensors.to_lazy(run(tensors));
+  count_at_once();
+  return result;
 }
 
 } // namespace lazyplug

@@ -1,7 +1,12 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <c10/util/FunctionRef.h>
 
+#include "backend/cpu_tensors.h"
+#include "common/running_op.h"
+#include "device/cpu_allocator.h"
+#include "lowering/execution_guard.h"
 #include "lowering/op_info.h"
 
 namespace lazyplug {
@@ -16,11 +21,23 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason);
 // The same for an op that could be recorded as well; counted as "RunAtOnce".
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason);
 
-// A CPU tensor over the memory of a lazy one, which is made available first.
-// If the memory is to be written, pending work that reads it runs first.
-at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);
+// Within its scope this thread runs CPU kernels for an op of the device.
+class CpuKernelScope {
+ public:
+  CpuKernelScope(const OpInfo& op, c10::DeviceIndex device) : memory_(device), running_(op.name().c_str()) {}
 
-// A lazy tensor over the memory of a strided CPU tensor that nobody else holds.
-at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device);
+ private:
+  const ExecutionGuard guard_;
+  const KernelMemoryScope memory_;
+  const RunningOp running_;
+};
+
+// run_at_once() for who has not boxed the arguments, of an op that writes none of
+// them: `run` makes CPU tensors of them, and calls the op within a CpuKernelScope.
+at::Tensor run_at_once(
+    const OpInfo& op,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::function_ref<at::Tensor(CpuTensors&)> run);
 
 } // namespace lazyplug

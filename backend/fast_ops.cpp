@@ -1,10 +1,15 @@
 #include "backend/fast_ops.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Operators.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/TypeCast.h>
 
+#include <array>
+#include <tuple>
 #include <unordered_set>
 
+#include "backend/fallback.h"
 #include "backend/op_registry.h"
 #include "backend/tracer.h"
 
@@ -72,6 +77,102 @@ Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args)
   return Op::redispatch(keys, std::forward<Args>(args)...);
 }
 
+// Ops to which Python's numbers come as 0-dim tensors, and which convert these to
+// the type that they compute in.
+template <typename Op>
+constexpr bool kConvertsNumbers =
+    std::is_same_v<Op, at::_ops::add_Tensor> || std::is_same_v<Op, at::_ops::sub_Tensor> ||
+    std::is_same_v<Op, at::_ops::mul_Tensor> || std::is_same_v<Op, at::_ops::div_Tensor>;
+
+// A Python number as float32. The tensor is made once for each thread, unless
+// somebody holds it.
+at::Tensor float_number(float value) {
+  static thread_local at::Tensor number;
+  if (!number.defined() || number.use_count() > 1 || number.storage().use_count() > 1) {
+    number = at::detail::empty_cpu({}, at::kFloat);
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  *number.mutable_data_ptr<float>() = value;
+  return number;
+}
+
+template <typename T>
+const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
+  return argument;
+}
+at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor) {
+  return tensor.is_cpu() ? tensor : tensors.to_cpu(tensor, /*written=*/false);
+}
+
+bool is_number(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+// The conversion takes a kernel longer than the rest of its work.
+at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other) {
+  if (is_number(tensor) && tensor.is_cpu() && other.scalar_type() == at::kFloat && !is_number(other)) {
+    const auto& impl = *tensor.unsafeGetTensorImpl();
+    if (tensor.scalar_type() == at::kDouble) {
+      return float_number(c10::convert<float>(*impl.data_dtype_initialized<double>()));
+    }
+    if (tensor.scalar_type() == at::kLong) {
+      return float_number(c10::convert<float>(*impl.data_dtype_initialized<int64_t>()));
+    }
+  }
+  return on_cpu(tensors, tensor);
+}
+
+template <typename Op, typename... Args>
+auto all_on_cpu(CpuTensors& tensors, const Args&... args) {
+  return std::tuple{on_cpu(tensors, args)...}; // in this order
+}
+
+template <typename Op, typename... Args>
+  requires kConvertsNumbers<Op>
+auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& other, const Args&... args) {
+  return std::tuple{number_on_cpu(tensors, self, other), number_on_cpu(tensors, other, self), args...};
+}
+
+template <typename Op, typename... Args>
+at::Tensor run_unboxed_at_once(const OpInfo& op, const Known& known, const Args&... args) {
+  return run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
+    const auto cpu_args = all_on_cpu<Op>(tensors, args...);
+    const CpuKernelScope scope(op, known.device);
+    return std::apply(Op::call, cpu_args);
+  });
+}
+
+// The call as the device makes it, if no kernel has to be asked about it. For ops
+// that return one new tensor.
+template <typename Op, typename... Args>
+std::optional<at::Tensor> call_known(const OpInfo& op, const Args&... args) {
+  if (auto predicted = predict_unboxed(op, args...)) {
+    return std::move(predicted->outputs.front());
+  }
+  const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
+  auto known = record_known(op, arguments);
+  if (!known) {
+    return std::nullopt;
+  }
+  return known->run_now ? run_unboxed_at_once<Op>(op, *known, args...) : std::move(known->outputs.front());
+}
+
+// The same for ops that write and return their first argument. Says whether the
+// call was made.
+template <typename... Args>
+bool call_known_inplace(const OpInfo& op, const Args&... args) {
+  if (predict_unboxed(op, args...)) {
+    return true;
+  }
+  c10::Stack stack;
+  torch::jit::push(stack, args...);
+  const auto known = record_known(op, stack);
+  if (known && known->run_now) {
+    run_at_once(op, &stack, known->run_now);
+  }
+  return known.has_value();
+}
+
 class KernelOf : public c10::OperatorKernel {
  public:
   explicit KernelOf(const OpInfo& op) : op_(op) {}
@@ -93,8 +194,8 @@ class FastKernel<Op, at::Tensor(Args...)> final : public KernelOf {
  public:
   using KernelOf::KernelOf;
   at::Tensor operator()(Args... args) const {
-    if (auto predicted = predict_unboxed(op_, args...)) {
-      return std::move(predicted->outputs.front());
+    if (auto result = call_known<Op>(op_, args...)) {
+      return std::move(*result);
     }
     return trace_unpredicted_boxed(op_, args...).front().toTensor();
   }
@@ -106,8 +207,8 @@ class FastAutogradKernel<Op, at::Tensor(Args...)> final : public KernelOf {
   using KernelOf::KernelOf;
   at::Tensor operator()(c10::DispatchKeySet keys, Args... args) const {
     if (is_plain(keys, args...)) {
-      if (auto predicted = predict_unboxed(op_, args...)) {
-        return std::move(predicted->outputs.front());
+      if (auto result = call_known<Op>(op_, args...)) {
+        return std::move(*result);
       }
     }
     return call_autograd<Op, at::Tensor>(op_, keys, args...);
@@ -119,7 +220,7 @@ class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf 
  public:
   using KernelOf::KernelOf;
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
-    if (!predict_unboxed(op_, self, args...)) {
+    if (!call_known_inplace(op_, self, args...)) {
       trace_unpredicted_boxed(op_, self, args...);
     }
     return self;
@@ -131,7 +232,7 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public K
  public:
   using KernelOf::KernelOf;
   at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
-    if (!is_plain(keys, self, args...) || !predict_unboxed(op_, self, args...)) {
+    if (!is_plain(keys, self, args...) || !call_known_inplace(op_, self, args...)) {
       return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
     }
     if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
@@ -187,6 +288,7 @@ constexpr FastOp kFastOps[] = {
     fast<ops::sigmoid_backward>(),
     fast<ops::silu_backward>(),
     fast<ops::_softmax>(),
+    fast<ops::sum>(),
     // Products.
     fast<ops::mm>(),
     fast<ops::bmm>(),

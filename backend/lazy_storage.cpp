@@ -44,16 +44,29 @@ LazyStorageImpl::LazyStorageImpl(size_t nbytes, c10::Device device, bool resizab
     : LazyStorageImpl(nbytes, DeviceContext::get(device.index()), resizable) {}
 
 LazyStorageImpl::LazyStorageImpl(size_t nbytes, DeviceContext& context, bool resizable)
+    : LazyStorageImpl(nbytes, c10::DataPtr(nullptr, context.device()), context, resizable) {
+  set_materializer(materialize_on_access);
+}
+
+LazyStorageImpl::LazyStorageImpl(c10::Storage memory, DeviceContext& context)
+    : LazyStorageImpl(
+          memory.nbytes(),
+          c10::DataPtr(memory.mutable_data(), context.device()),
+          context,
+          /*resizable=*/true) {
+  memory_ = std::move(memory);
+  state_ = State::kAvailable;
+}
+
+LazyStorageImpl::LazyStorageImpl(size_t nbytes, c10::DataPtr data, DeviceContext& context, bool resizable)
     : StorageImpl(
           use_byte_size_t(),
           c10::SymInt(static_cast<int64_t>(nbytes)),
-          c10::DataPtr(nullptr, context.device()),
+          std::move(data),
           c10::GetAllocator(kLazyDevice),
           resizable),
       id_(next_id()),
-      context_(&context) {
-  set_materializer(materialize_on_access);
-}
+      context_(&context) {}
 
 LazyStorageImpl::~LazyStorageImpl() {
   context_->forget(*this);

@@ -53,6 +53,8 @@ class LazyStorageImpl final : public c10::StorageImpl {
 
   LazyStorageImpl(size_t nbytes, c10::Device device, bool resizable);
   LazyStorageImpl(size_t nbytes, DeviceContext& context, bool resizable);
+  // With contents that are there already.
+  LazyStorageImpl(c10::Storage memory, DeviceContext& context);
   ~LazyStorageImpl() override;
 
   void release_resources() override;
@@ -83,6 +85,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
   friend class StreamContext;
   static constexpr uint32_t kNoSlot = static_cast<uint32_t>(-1);
 
+  LazyStorageImpl(size_t nbytes, c10::DataPtr data, DeviceContext& context, bool resizable);
   Remains set_pending(StreamContext& stream, Value value, const Geometry* layout);
   Remains set_available(c10::Storage memory);
   Remains set_unallocated(size_t nbytes);

@@ -14,6 +14,7 @@
 #include "backend/sync_cause.h"
 #include "backend/traced_ops.h"
 #include "backend/tracer.h"
+#include "backend/varying_sizes.h"
 #include "device/callbacks.h"
 #include "device/runtime.h"
 
@@ -122,6 +123,7 @@ DeviceCallbacks callbacks() {
   const auto context = [](c10::Stream stream) -> DeviceContext& { return DeviceContext::get(stream.device_index()); };
   callbacks.synchronize = [](c10::DeviceIndex device) {
     const SyncCause cause("synchronize");
+    note_step();
     DeviceContext::get(device).synchronize();
   };
   callbacks.synchronize_stream = [context](c10::Stream stream, uint64_t place) {

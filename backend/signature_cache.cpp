@@ -19,12 +19,18 @@ SignatureCache& signature_cache() {
 
 } // namespace
 
-Inference infer(const Call& call, const c10::Stack& stack) {
-  if (auto found = signature_cache().find(call.key)) {
-    return {.signature = *found};
+std::optional<Inference> recall(const Call& call) {
+  auto found = signature_cache().find(call.key);
+  const bool can_be_recorded = found && *found;
+  if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
+    return Inference{.run_now = "its sizes vary"};
   }
-  if (has_varying_sizes(call)) {
-    return {.run_now = "its sizes vary"};
+  return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;
+}
+
+Inference infer(const Call& call, const c10::Stack& stack) {
+  if (auto known = recall(call)) {
+    return std::move(*known);
   }
   Inference inference = infer_shapes(call, stack);
   if (inference.resized.empty() && inference.warnings.empty() && !inference.run_now && !inference.error) {

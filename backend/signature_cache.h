@@ -4,7 +4,11 @@
 
 namespace lazyplug {
 
-// Looks the call up, or infers its shapes and remembers the answer.
+// What is known of the call without asking a kernel, if anything is: its
+// signature, or that it is to run at once because its sizes vary.
+std::optional<Inference> recall(const Call& call);
+
+// The same, or infers the call's shapes and remembers the answer.
 Inference infer(const Call& call, const c10::Stack& stack);
 
 // Calls with this key are to be recorded in this way.

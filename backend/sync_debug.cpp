@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <string>
 
 #include "backend/python_hooks.h"
@@ -10,8 +11,14 @@
 namespace lazyplug {
 
 void note_sync(std::string_view cause) {
+  static std::atomic<uint64_t> silent_version{0}; // of the flag
+  const uint64_t version = config().sync_debug.version();
+  if (version == silent_version.load(std::memory_order_relaxed)) {
+    return;
+  }
   const std::string mode = config().sync_debug.get();
   if (mode == "default") {
+    silent_version.store(version, std::memory_order_relaxed);
     return;
   }
   const char* location = current_location();

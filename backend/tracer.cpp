@@ -9,6 +9,7 @@
 #include "backend/python_hooks.h"
 #include "backend/resize.h"
 #include "backend/signature_cache.h"
+#include "backend/varying_sizes.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/generator.h"
@@ -97,6 +98,12 @@ void draw_seed(Call& call) {
     const auto device = static_cast<c10::DeviceIndex>(call.device);
     call.scalars[call.seed_scalar] = static_cast<int64_t>(next_random_ticket(call.generator, device));
   }
+}
+
+Outputs record(Call& call, const SignaturePtr& signature) {
+  draw_seed(call);
+  auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
+  return context.record(signature, call.tensors, call.scalars);
 }
 
 c10::IValue take_list(Outputs& fresh, size_t& next, uint32_t count) {
@@ -207,10 +214,7 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
     return run_fallback(op, stack, "its Meta kernel cannot predict the result");
   }
   show_warnings(inference.warnings);
-  draw_seed(call);
-  auto& context = DeviceContext::get(static_cast<c10::DeviceIndex>(call.device));
-  auto fresh = context.record(inference.signature, call.tensors, call.scalars);
-  push_results(op, *inference.signature, std::move(fresh), stack);
+  push_results(op, *inference.signature, record(call, inference.signature), stack);
 }
 
 } // namespace
@@ -218,10 +222,26 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read) {
   auto* storage = example.defined() ? LazyStorageImpl::of(example) : nullptr;
-  if (!storage || is_fallback_forced(op)) {
+  if (!storage || are_sizes_new() || is_fallback_forced(op)) {
     return std::nullopt;
   }
   return storage->context().record_predicted(op, read);
+}
+
+std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (is_fallback_forced(op)) {
+    return std::nullopt;
+  }
+  Call call = read_arguments(op, arguments);
+  if (call.crosses_devices || call.obstacle || call.device < 0) {
+    return std::nullopt;
+  }
+  const auto known = recall(call);
+  if (!known || (!known->run_now && !known->signature)) {
+    return std::nullopt;
+  }
+  const auto device = static_cast<c10::DeviceIndex>(call.device);
+  return Known{known->run_now ? Outputs() : record(call, known->signature), device, known->run_now};
 }
 
 void trace(const OpInfo& op, c10::Stack* stack) {

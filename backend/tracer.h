@@ -21,6 +21,16 @@ std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read);
 void trace_unpredicted(const OpInfo& op, c10::Stack* stack);
 
+// A short cut between the two, for all arguments of a call that need not be
+// boxed: records the call if it has been recorded before, and finds out whether
+// it is to run at once; else does nothing.
+struct Known {
+  Outputs outputs;
+  c10::DeviceIndex device;
+  const char* run_now; // if not null, nothing has been recorded: run_at_once() with this reason
+};
+std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
 // The tracer as a boxed kernel for one op.
 class TracerKernel final : public c10::OperatorKernel {
  public:

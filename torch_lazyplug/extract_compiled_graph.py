@@ -15,8 +15,9 @@ __all__ = ["extract_compiled_graph"]
 
 _SEED = -2  # stands for the tensor id of a random op's seed
 
-# Nothing is cut while a model is recorded: it must become one graph.
+# Nothing is cut, and nothing runs at once, while a model is recorded: it must become one graph.
 _UNCUT = {
+    "max_size_variants": 0,
     "launch_blocking": False,
     "max_pending_bytes": 2**62,
     "max_pending_nodes": 2**62,

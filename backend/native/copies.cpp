@@ -1,4 +1,4 @@
-#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 
 #include "backend/device_context.h"
 #include "backend/fallback.h"
@@ -7,6 +7,7 @@
 #include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "backend/tracer.h"
+#include "backend/varying_sizes.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "device/runtime.h"
@@ -69,6 +70,7 @@ at::Tensor to_host(const at::Tensor& source) {
 at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   static Counter& counter = lazyplug::counter("CopyToHost");
   note_sync("a copy to the CPU");
+  note_step();
   counter.add();
   const SyncCause cause("copy to CPU");
   const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
@@ -112,11 +114,12 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   static Counter& counter = lazyplug::counter("ScalarRead");
   note_sync("reading a value");
+  note_step();
   counter.add();
   const SyncCause cause("item");
   const at::Tensor alias = cpu_alias(self, /*for_write=*/false);
-  const ExecutionGuard guard;
-  return at::_local_scalar_dense(alias);
+  // Past the dispatcher.
+  return at::native::_local_scalar_dense_cpu(alias);
 }
 
 } // namespace lazyplug::native

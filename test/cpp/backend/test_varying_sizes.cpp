@@ -34,6 +34,18 @@ TEST_F(VaryingSizesTest, WhatComesAgainIsRecorded) {
   EXPECT_EQ(count("CacheHit"), 30);
 }
 
+TEST_F(VaryingSizesTest, SizesThatComeTwiceInAStepAreStillNew) {
+  const auto layers = [](int64_t size) {
+    const at::Tensor x = to_lazy(iota({3, size}));
+    const at::Tensor first = at::cat({x, x * x}), second = at::cat({x, x * x});
+    expect_equal(first + second, at::cat({iota({3, size}), iota({3, size}).square()}) * 2);
+  };
+  for (int64_t size = 5001; size <= 5030; ++size) {
+    layers(size);
+  }
+  EXPECT_LE(count("Compile"), config().max_size_variants.get() + 1);
+}
+
 TEST_F(VaryingSizesTest, OtherProgramsMakeItForget) {
   for (int64_t size = 3001; size <= 3030; ++size) {
     run(size);

@@ -1,0 +1,173 @@
+"""Calls that run at once because sizes vary: few graphs, eager's results, and recording as soon as sizes come again."""
+
+import pytest
+import torch
+from helpers import DEVICE, both, finish_pending, work
+
+from torch_lazyplug import config, metrics
+from torch_lazyplug.extract_compiled_graph import extract_compiled_graph
+
+# Some of the first are whole programs, and some are what is left of these when others run at once.
+LIMIT = 2 * config.get("max_size_variants") + 4
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
+
+
+def ran_at_once():
+    return metrics.counter_value("RunAtOnce") or 0
+
+
+def compare(fn, sizes, dtype=torch.float32):
+    """Calls fn with tensors of new sizes, and says how many calls ran at once and how many graphs were compiled."""
+    before = ran_at_once()
+    with work() as done:
+        for size in sizes:
+            both(fn, torch.linspace(-3, 3, 2 * size).view(2, size).to(dtype), exact=True)
+    assert done.fallbacks == 0, done.fallback_ops
+    return ran_at_once() - before, done.compiles
+
+
+def test_layers_of_the_same_sizes_are_one_step():
+    def layers(x):
+        for _ in range(4):
+            x = torch.cat([x, x], 0).erfc()[:2]
+        return x
+
+    at_once, compiles = compare(layers, range(1, 61))
+    assert compiles <= LIMIT
+    assert at_once > 50 * 4
+
+
+def test_a_growing_cache_compiles_little():
+    weight = torch.randn(8, 8, device=DEVICE)
+    cache = [torch.zeros(1, 8, device=DEVICE) for _ in range(2)]
+    with work() as done:
+        for _ in range(60):
+            token = (cache[0][-1:] @ weight).erf()
+            cache = [torch.cat([part, token]) for part in cache]
+            (token @ cache[0].t()).softmax(-1).matmul(cache[1]).argmax().item()
+    assert done.fallbacks == 0
+    assert done.compiles <= LIMIT
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
+)
+def test_numbers_are_converted_as_by_eager(dtype):
+    def arithmetic(x):
+        results = [x + 2, 3 * x, x / 3, 2.1 * x, x - 0.1, x + 16777217, x * True, x + 1j]
+        return [*results, x + 1e300, torch.add(x, 0.3, alpha=2), torch.sub(x.float(), 5, alpha=0.5), 7 / x]
+
+    numbers = arithmetic if dtype != torch.bool else lambda x: (x + 2, 3 * x, x / 3, 2.1 * x, x * True)
+    at_once, _ = compare(numbers, range(101, 141), dtype)
+    assert at_once > 20
+
+
+def test_numbers_that_are_refused():
+    fn = lambda x: (x * 2.5).expm1()  # noqa: E731
+    compare(fn, range(201, 221))
+    for size in range(221, 224):
+        x = torch.ones(2, size, device=DEVICE)
+        with pytest.raises(RuntimeError, match="Subtraction, the `-` operator, with a bool tensor"):
+            x - True
+
+
+def test_results_are_ordinary_tensors():
+    def chain(x):
+        return (x * 2 + 1).sum().sinc()
+
+    compare(chain, range(301, 321))
+    known = torch.ones(4, device=DEVICE).neg()
+    before = ran_at_once()
+    x = torch.ones(2, 321, device=DEVICE)
+    y = x * 2 + 1
+    assert ran_at_once() > before
+    assert y.device == x.device
+    assert (y._version, y.is_leaf, y.requires_grad, y.is_inference()) == (0, True, False, False)
+    assert torch._C._dispatch_keys(y).raw_repr() == torch._C._dispatch_keys(known).raw_repr()
+    y.add_(1)
+    assert y._version == 1
+    with torch.inference_mode():
+        assert (torch.ones(2, 322, device=DEVICE) * 2).is_inference()
+
+
+def test_gradients():
+    def step(x):
+        x = x.detach().requires_grad_()
+        y = ((x * 2 + 1).relu() / 3).exp2().sum()
+        (gradient,) = torch.autograd.grad(y, x)
+        return y.detach(), gradient
+
+    at_once, compiles = compare(step, range(401, 441))
+    assert at_once > 100
+    assert compiles <= LIMIT
+
+
+def test_writes():
+    def write(x):
+        y = x.clone()
+        y.mul_(2).add_(1)
+        view = y[:, :1]
+        view += 1
+        return y, view, y.logit_()
+
+    at_once, _ = compare(write, range(501, 541))
+    assert at_once > 100
+
+
+def constant(y):
+    return (y.xlogy(y) + 1).sum(1)
+
+
+def grow(x, y):
+    return (x.xlogy(x) + 1).sum(), constant(y)
+
+
+def test_what_does_not_vary_goes_with_what_does():
+    y = torch.rand(3, 7, device=DEVICE) + 1
+    expected = constant(y.cpu())
+
+    def run(sizes):
+        before = ran_at_once()
+        with work() as done:
+            for size in sizes:
+                value, rest = grow(torch.ones(2, size, device=DEVICE), y)
+                assert value.item() == 2 * size
+                assert torch.equal(rest.cpu(), expected)
+        return ran_at_once() - before, done
+
+    run(range(601, 631))
+    _, done = run(range(631, 641))
+    assert (done.recorded, done.compiles) == (0, 0)
+    run(range(601, 631))
+    run(range(601, 631))
+    at_once, done = run(range(601, 631))
+    assert (at_once, done.compiles) == (0, 0)
+    assert done.recorded > 100
+
+
+def test_a_model_that_is_extracted_is_recorded():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return (x * 2 + 1).erfinv()
+
+    model = torch.fx.symbolic_trace(Model())
+    compare(model, range(651, 671))
+    x = torch.full((2, 671), -0.4, device=DEVICE)
+    run = extract_compiled_graph(model, [x])
+    assert torch.equal(run(x)[0].cpu(), model(x.cpu()))
+
+
+def test_without_reads_a_step_ends_some_time():
+    def run(size):
+        x = torch.ones(2, size, device=DEVICE)
+        return (x.rad2deg() * 2).sum()
+
+    for size in range(701, 731):
+        run(size).item()
+    before = ran_at_once()
+    for _ in range(6000):
+        run(731)
+    assert ran_at_once() - before < 4 * 5000
+    finish_pending()
