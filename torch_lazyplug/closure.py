@@ -242,8 +242,10 @@ def _handler_of(context: DeviceContext, run_async: bool) -> ClosureHandler:
 
 
 def _run(context: DeviceContext, run_async: bool) -> None:
+    waiting = _closures_of(context, run_async)
+    if not waiting:
+        return  # nearly always, and every step comes by here
     with context.lock:
-        waiting = _closures_of(context, run_async)
         closures = list(waiting)
         waiting.clear()
         handler = _handler_of(context, run_async)

@@ -30,6 +30,10 @@ def get_device_context(device: Any = None) -> DeviceContext:
     of another type.
     """
     name = "lazy" if device is None else str(device)
+    return _contexts.get(name) or _make(name)
+
+
+def _make(name: str) -> DeviceContext:
     if torch.device(name).type != "lazy":
         raise RuntimeError(f"expected a lazy device, got '{name}'")
     with _contexts_lock:
