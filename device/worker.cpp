@@ -5,8 +5,16 @@
 
 #include <pthread.h>
 
+#include <chrono>
+
 namespace lazyplug {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The next piece of a step is often about to come, and to wake a thread takes its caller tens of microseconds: so the
+// thread looks out for work for so long before it sleeps.
+constexpr std::chrono::microseconds kPatience(100);
 
 // A batch thread has its share of the processor, but does not take it from the thread that wakes it: that one is
 // recording, and would stand still in the middle of handing over the work.
@@ -31,9 +39,11 @@ Worker::Ticket Worker::submit(Task task, bool wake) {
       thread_ = std::thread([this] { loop(); });
     }
     awake_ = true;
+    called_ = true;
   }
+  const bool is_asleep = asleep_;
   lock.unlock(); // the worker wants it as soon as it wakes
-  if (notify) {
+  if (notify && is_asleep) {
     wake_worker_.notify_one();
   }
   return ticket;
@@ -62,6 +72,7 @@ void Worker::stop() {
   {
     const Lock lock(mutex_);
     stopped_ = true;
+    called_ = true;
     wake_worker_.notify_one();
   }
   if (thread_.joinable()) {
@@ -77,8 +88,22 @@ void Worker::loop() {
     if (awake_ && !queue_.empty() && !running_) {
       run_next(lock);
     } else {
-      wake_worker_.wait(lock);
+      await_work(lock);
     }
+  }
+}
+
+void Worker::await_work(Lock& lock) {
+  called_ = false;
+  lock.unlock();
+  for (const auto start = Clock::now(); !called_ && Clock::now() - start < kPatience;) {
+    std::this_thread::yield();
+  }
+  lock.lock();
+  if (!called_) {
+    asleep_ = true;
+    wake_worker_.wait(lock);
+    asleep_ = false;
   }
 }
 
@@ -96,6 +121,7 @@ void Worker::run_next(Lock& lock) {
   awake_ = awake_ && !queue_.empty();
   task_done_.notify_all();
   if (awake_) {
+    called_ = true;
     wake_worker_.notify_one(); // in case a waiting thread ran this task, and leaves now
   }
 }

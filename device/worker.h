@@ -1,6 +1,7 @@
 // Workers: the threads on which the device computes.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -43,6 +44,7 @@ class Worker {
   using Lock = std::unique_lock<std::mutex>;
 
   void loop();
+  void await_work(Lock& lock);
   void run_next(Lock& lock);
 
   const std::string name_;
@@ -55,7 +57,10 @@ class Worker {
   bool running_ = false;
   std::thread::id runner_; // while running_
   bool awake_ = false;     // the queue may be worked off without anybody waiting
+  bool asleep_ = false;    // the thread must be woken
   bool stopped_ = false;
+  // Set with the lock, after what there is to see; the thread looks for it without.
+  std::atomic<bool> called_ = false;
   std::thread thread_; // started by the first task to wake it
 };
 
