@@ -40,19 +40,36 @@ void Prediction::find_again(const SignaturePtr& recorded) {
 void Prediction::cut(const Trace& trace) {
   const Hash128 hash = trace.hash();
   if (!expected_ || !(expected_->hash == hash)) {
-    auto program = std::make_shared<Program>();
-    program->hash = hash;
-    for (const Node& node : trace.nodes()) {
-      if (node.kind == NodeKind::kCall) {
-        program->calls.push_back(node.signature);
-      }
-    }
-    successors_.replace(last_trace_, std::move(program));
+    learn(trace);
   }
-  last_trace_ = hash;
-  const auto found = successors_.find(hash);
+  std::copy_backward(last_traces_.begin(), last_traces_.end() - 1, last_traces_.end());
+  last_traces_.front() = hash;
+  auto found = successors_.find(context());
+  if (!found) {
+    found = successors_.find(hash);
+  }
   expected_ = found ? *found : nullptr;
   next_ = 0;
+}
+
+void Prediction::learn(const Trace& trace) {
+  auto program = std::make_shared<Program>();
+  program->hash = trace.hash();
+  for (const Node& node : trace.nodes()) {
+    if (node.kind == NodeKind::kCall) {
+      program->calls.push_back(node.signature);
+    }
+  }
+  successors_.replace(context(), program);
+  successors_.replace(last_traces_.front(), std::move(program));
+}
+
+Hash128 Prediction::context() const {
+  Hash128 context;
+  for (const Hash128& hash : last_traces_) {
+    context = hash_combine(context, hash);
+  }
+  return context;
 }
 
 } // namespace lazyplug

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -9,7 +10,9 @@
 namespace lazyplug {
 
 // What a stream records next, if it does what it did the last time: the calls
-// of the trace that followed when the last trace was cut before.
+// of the trace that followed when the last few traces were cut before, or, if
+// these are new, the last one. (A model has many layers, so one piece of a step
+// says little about where in the step it stands.)
 //
 // Only signatures are predicted. They are what is expensive about a call: its
 // key and its shapes. The node is recorded as always, so a program that leaves
@@ -41,12 +44,14 @@ class Prediction {
   using ProgramPtr = std::shared_ptr<const Program>;
 
   void find_again(const SignaturePtr& recorded);
+  void learn(const Trace& trace);
+  Hash128 context() const;
 
-  // By the hash of a trace: the one after it.
-  LruCache<Hash128, ProgramPtr> successors_{256};
+  // By the hash of a trace, and by that of the last few: the one after it.
+  LruCache<Hash128, ProgramPtr> successors_{512};
   ProgramPtr expected_;
   size_t next_ = 0;
-  Hash128 last_trace_;
+  std::array<Hash128, 4> last_traces_; // the latest first
 };
 
 } // namespace lazyplug

@@ -83,5 +83,18 @@ TEST(Prediction, TheLastSuccessorIsExpected) {
   EXPECT_EQ(run(prediction, {2}), 1);
 }
 
+TEST(Prediction, EqualPiecesOfAStepAreToldApartByWhatCameBefore) {
+  Prediction prediction;
+  const auto step = [&] {
+    return run(prediction, {1}) + run(prediction, {2, 3}) + run(prediction, {4}) + run(prediction, {2, 3}) +
+           run(prediction, {5, 6});
+  };
+  step();
+  step();
+  step();
+  EXPECT_EQ(step(), 8);
+  EXPECT_EQ(step(), 8);
+}
+
 } // namespace
 } // namespace lazyplug
