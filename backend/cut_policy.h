@@ -9,11 +9,13 @@ namespace lazyplug {
 
 // Decides where a trace is cut that nobody reads as yet. Cuts must repeat: a
 // loop whose steps were cut at ever other places would never see the same graph
-// twice.
+// twice. So they depend on what is recorded, and never on time.
 //
 // A program that ends its traces itself, by waiting for results, does so at the
-// same ops in every step. Between them, traces are cut into chunks by number of
-// ops, so that the first ones run while the others are recorded.
+// same ops in every step. Between them, traces are cut into chunks by the work
+// that their ops are guessed to be, so that the first ones run while the others
+// are recorded: a chunk must be worth handing over, a long step needs only a
+// few, and something must be left to be recorded meanwhile.
 //
 // If nobody reads, the trace must not grow without bound, and a number of ops
 // would hit ever other ones. A place is known by the ops that lead to it (a
@@ -24,35 +26,64 @@ namespace lazyplug {
 class CutPolicy {
  public:
   static constexpr size_t kWindow = 32;
+  // A chunk is at least this much work, and of a step of known length at least
+  // one in so many parts.
+  static constexpr uint64_t kMinChunkNs = 100'000;
+  static constexpr uint64_t kChunks = 8;
 
-  // Records an op, known by its hash.
-  void note(uint64_t op_hash);
-
-  // The sizes that matter, in nodes: of a chunk, and of what a program that ends
-  // its traces itself records at most in between.
-  struct Limits {
-    size_t chunk = 0;
-    size_t regular = 0;
+  // How long a trace is.
+  struct Size {
+    size_t nodes = 0;
+    size_t bytes = 0; // that it allocates
   };
 
-  // Whether the trace, which has so many nodes, ends here. It may if it has the
-  // minimum size, and must if it has the maximum.
-  bool should_cut(size_t nodes, Limits limits, bool may_cut, bool must_cut);
+  struct Limits {
+    size_t chunk_ops = 0; // the least of a chunk
+    size_t min_nodes = 0; // from here on a trace ends at a known place
+    size_t max_nodes = 0; // here it ends
+    size_t max_bytes = 0; // or here; from a quarter of it on, at a known place
+  };
 
-  // The trace is cut: because should_cut() said so, or by the program.
-  void cut(size_t nodes, Limits limits);
+  // Records an op, known by its hash, and the time that it may take.
+  void note(uint64_t op_hash, uint64_t work_ns);
+
+  // Whether the trace ends here.
+  bool should_cut(Size trace, const Limits& limits);
+
+  // The trace is cut: because should_cut() said so, or by the program, which ends
+  // the step.
+  void cut(const Limits& limits);
+
+  // The number of the step, from 1 on. A step without ops is none.
+  uint64_t step() const {
+    return step_number_;
+  }
 
  private:
   static constexpr size_t kMaxPlaces = 4096;
 
+  // Ops in a row. (Not nodes: a step has the more leaves, the more often it is
+  // cut.)
+  struct Length {
+    size_t ops = 0;
+    uint64_t work_ns = 0;
+  };
+
+  bool is_chunk(const Limits& limits) const;
   void remember(uint64_t place);
+  void end_step(const Limits& limits);
 
   std::array<uint64_t, kWindow> window_{};
   size_t next_ = 0;
   uint64_t place_ = 0;
-  size_t uncut_nodes_ = 0;   // in the chunks since the program ended a trace
-  bool ends_traces_ = false; // the program does, regularly
-  bool is_cutting_ = false;  // should_cut() said so
+  uint64_t step_number_ = 1;
+  Length chunk_; // since the last cut
+  Length step_;  // since the program itself ended a trace
+  // A long step may be followed by short ones, that print what it has found.
+  std::array<Length, 8> last_steps_{};
+  size_t next_step_ = 0;
+  Length expected_;         // about the longest of them
+  bool is_cutting_ = false; // should_cut() said so
   std::unordered_set<uint64_t> places_;
   std::deque<uint64_t> oldest_first_;
 };

@@ -189,6 +189,7 @@ void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
   const Lock lock(mutex_);
   drop_pending(storage);
   storage.epoch_ = 0;
+  storage.step_ = 0;
   storage.failure_ = nullptr;
   remains = storage.set_available(std::move(memory));
 }
@@ -205,10 +206,24 @@ bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
   }
 }
 
+// A read ends the step, also of what an earlier piece of the step computes, and
+// whether that has been computed by now or not: or each step would be cut at
+// other ops. Who reads does not wait for the rest.
+void DeviceContext::end_step(const LazyStorageImpl& storage, Lock& lock) {
+  const bool is_of_this_step = storage.step_ != 0 && storage.step_ == storage.stream_->step();
+  if (is_of_this_step && storage.state_ != LazyStorageImpl::State::kPending) {
+    StreamContext& stream = *storage.stream_;
+    lock.unlock();
+    submit(stream, /*wake=*/true);
+    lock.lock();
+  }
+}
+
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   ensure_initialized();
   DeviceContext& context = storage.context();
   Lock lock(context.mutex_);
+  context.end_step(storage, lock);
   while (true) {
     context.settle(storage);
     switch (storage.state_) {

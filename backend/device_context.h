@@ -115,6 +115,7 @@ class DeviceContext {
   void wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, Lock& lock);
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
   void settle(LazyStorageImpl& storage);
+  void end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_pending(LazyStorageImpl& storage);
   Worker::Ticket submit(StreamContext& stream, bool wake);
   void submit_and_wait(StreamContext& stream);

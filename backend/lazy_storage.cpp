@@ -97,8 +97,9 @@ Remains LazyStorageImpl::set_pending(StreamContext& stream, Value value, const G
   return remains;
 }
 
-void LazyStorageImpl::set_submitted(DeviceDataPtr data) {
+void LazyStorageImpl::set_submitted(DeviceDataPtr data, uint64_t step) {
   data_ = std::move(data);
+  step_ = step;
   state_ = State::kSubmitted;
 }
 

@@ -89,7 +89,7 @@ class LazyStorageImpl final : public c10::StorageImpl {
   Remains set_pending(StreamContext& stream, Value value, const Geometry* layout);
   Remains set_available(c10::Storage memory);
   Remains set_unallocated(size_t nbytes);
-  void set_submitted(DeviceDataPtr data);
+  void set_submitted(DeviceDataPtr data, uint64_t step);
   void set_failed(FailurePtr failure);
   // Of a submitted storage whose data is ready.
   void take_over_data();
@@ -109,7 +109,8 @@ class LazyStorageImpl final : public c10::StorageImpl {
   // The current contents as a value of trace number `epoch_`: computed by it if
   // pending, a leaf of it if submitted or available.
   uint64_t epoch_ = 0;
-  StreamContext* stream_ = nullptr; // of a pending storage
+  StreamContext* stream_ = nullptr; // that computes, or has computed, the contents
+  uint64_t step_ = 0;               // of that stream, in which the contents were submitted; 0: never
   Value value_;
   const Geometry* layout_ = nullptr; // owned by that trace
   DeviceDataPtr data_;               // of a submitted storage

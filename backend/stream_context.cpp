@@ -35,7 +35,13 @@ std::string worker_name(c10::DeviceIndex device, c10::StreamId id) {
 constexpr size_t kMaxFailures = 64;
 
 CutPolicy::Limits cut_limits() {
-  return {static_cast<size_t>(config().chunk_nodes.get()), static_cast<size_t>(config().max_pending_nodes.get())};
+  const auto limit = [](const Flag<int64_t>& flag) { return static_cast<size_t>(flag.get()); };
+  const Config& flags = config();
+  return {
+      .chunk_ops = limit(flags.chunk_nodes),
+      .min_nodes = limit(flags.min_cut_nodes),
+      .max_nodes = limit(flags.max_pending_nodes),
+      .max_bytes = limit(flags.max_pending_bytes)};
 }
 
 bool is_unseen(const FailurePtr& failure) {
@@ -82,7 +88,7 @@ Outputs StreamContext::record(
   for (LazyStorageImpl* storage : written) {
     aftermath.remains.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
-  cut_policy_.note(signature->hash.lo);
+  cut_policy_.note(signature->hash.lo, signature->work_ns);
   prediction_.note(signature);
   return make_outputs(node, signature);
 }
@@ -115,14 +121,7 @@ StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> 
 }
 
 bool StreamContext::is_full() {
-  const CutPolicy::Limits limits = cut_limits();
-  // The bounds in bytes are to nodes what the flag is to its own minimum.
-  const size_t nodes = trace_.size();
-  const auto bytes = static_cast<int64_t>(trace_.pending_bytes());
-  const int64_t max_bytes = config().max_pending_bytes.get();
-  const bool may_cut = static_cast<int64_t>(nodes) >= config().min_cut_nodes.get() || bytes >= max_bytes / 4;
-  const bool must_cut = nodes >= limits.regular || bytes >= max_bytes;
-  return cut_policy_.should_cut(nodes, limits, may_cut, must_cut);
+  return cut_policy_.should_cut({.nodes = trace_.size(), .bytes = trace_.pending_bytes()}, cut_limits());
 }
 
 Operand StreamContext::read(const TensorArg& arg, const OpInfo& op, Aftermath& aftermath) {
@@ -216,6 +215,7 @@ void StreamContext::settle_leaves() {
 Worker::Ticket StreamContext::submit(bool wake) {
   num_submitted_ = 0;
   if (recorded_ == submitted_place_ && pending_.empty()) {
+    cut_policy_.cut(cut_limits());
     return last_ticket_;
   }
   submitted_place_ = recorded_;
@@ -252,14 +252,14 @@ Job StreamContext::take_job() {
       job.roots.push_back(storage->value_);
       job.layouts.push_back(storage->layout_);
       job.results.push_back(c10::make_intrusive<DeviceData>(worker_, next_ticket()));
-      storage->set_submitted(job.results.back());
+      storage->set_submitted(job.results.back(), cut_policy_.step());
     }
     storage->slot_ = LazyStorageImpl::kNoSlot;
   }
   num_submitted_ = job.roots.size();
   pending_.clear();
   prediction_.cut(trace_);
-  cut_policy_.cut(trace_.size(), cut_limits());
+  cut_policy_.cut(cut_limits());
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.num_expected());
   job.pending_leaves = std::exchange(pending_leaves_, {});

@@ -67,6 +67,11 @@ class StreamContext {
   // Whether the trace is to be cut here.
   bool is_full();
 
+  // The number of the step that is being recorded: see CutPolicy.
+  uint64_t step() const {
+    return cut_policy_.step();
+  }
+
   // Cuts the trace, and queues it; without anything to run, returns the last
   // ticket.
   Worker::Ticket submit(bool wake);

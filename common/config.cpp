@@ -202,10 +202,10 @@ Config::Config()
           positive()),
       chunk_nodes(
           {"chunk_nodes",
-           "After how many recorded nodes a piece of the trace is handed to the worker, as long as the program reads a "
-           "result, or cuts the trace, at least every max_pending_nodes.",
+           "How many ops a piece of the trace has at least that is handed to the worker while recording goes on, as "
+           "long as the program reads a result, or cuts the trace, at least every max_pending_nodes.",
            {"LAZYPLUG_CHUNK_NODES"}},
-          300, // measured: docs/performance.md
+          16, // measured: docs/performance.md
           positive()),
       max_pending_bytes(
           {"max_pending_bytes",

@@ -20,26 +20,34 @@ std::vector<uint64_t> random_ops(size_t count, uint64_t seed) {
   return ops;
 }
 
+// Ops of which a hundred are worth a chunk.
+constexpr uint64_t kWork = CutPolicy::kMinChunkNs / 100;
+
 void note_all(CutPolicy& policy, const std::vector<uint64_t>& ops) {
   for (uint64_t op : ops) {
-    policy.note(op);
+    policy.note(op, kWork);
   }
 }
 
-constexpr CutPolicy::Limits kLimits{100, kMax};
+constexpr size_t kMaxBytes = 1000;
+constexpr CutPolicy::Limits kLimits{10, kMin, kMax, kMaxBytes};
 
-bool should_cut(CutPolicy& policy, int64_t nodes) {
-  return policy.should_cut(nodes, kLimits, nodes >= kMin, nodes >= kMax);
+CutPolicy::Size nodes(int64_t count) {
+  return {.nodes = static_cast<size_t>(count)};
+}
+
+bool should_cut(CutPolicy& policy, int64_t count) {
+  return policy.should_cut(nodes(count), kLimits);
 }
 
 // After how many ops a loop over `body` is cut, each time.
-std::vector<int64_t> chunks(CutPolicy& policy, const std::vector<uint64_t>& body, size_t ops) {
+std::vector<int64_t> chunks(CutPolicy& policy, const std::vector<uint64_t>& body, size_t ops, uint64_t work = kWork) {
   std::vector<int64_t> sizes;
   int64_t size = 0;
   for (size_t i = 0; i < ops; ++i) {
-    policy.note(body[i % body.size()]);
+    policy.note(body[i % body.size()], work);
     if (should_cut(policy, ++size)) {
-      policy.cut(size, kLimits);
+      policy.cut(kLimits);
       sizes.push_back(size);
       size = 0;
     }
@@ -48,13 +56,13 @@ std::vector<int64_t> chunks(CutPolicy& policy, const std::vector<uint64_t>& body
 }
 
 // The same for one step, at whose end the program itself cuts the trace.
-std::vector<int64_t> chunks_of_step(CutPolicy& policy, const std::vector<uint64_t>& step) {
-  std::vector<int64_t> sizes = chunks(policy, step, step.size());
+std::vector<int64_t> chunks_of_step(CutPolicy& policy, const std::vector<uint64_t>& step, uint64_t work = kWork) {
+  std::vector<int64_t> sizes = chunks(policy, step, step.size(), work);
   int64_t rest = static_cast<int64_t>(step.size());
   for (int64_t size : sizes) {
     rest -= size;
   }
-  policy.cut(rest, kLimits);
+  policy.cut(kLimits);
   sizes.push_back(rest);
   return sizes;
 }
@@ -128,6 +136,63 @@ TEST(CutPolicy, StepsThatTheProgramEndsAreCutIntoChunks) {
   }
 }
 
+TEST(CutPolicy, ChunkHasALeastNumberOfNodes) {
+  CutPolicy policy;
+  chunks_of_step(policy, random_ops(25, 17), CutPolicy::kMinChunkNs);
+  EXPECT_EQ(chunks_of_step(policy, random_ops(25, 17), CutPolicy::kMinChunkNs), (std::vector<int64_t>{10, 15}));
+}
+
+TEST(CutPolicy, LongStepHasAFewChunksOnly) {
+  const auto step = random_ops(1600, 18);
+  CutPolicy policy;
+  chunks_of_step(policy, step);
+  const auto sizes = chunks_of_step(policy, step);
+  EXPECT_EQ(sizes, std::vector<int64_t>(CutPolicy::kChunks, 200));
+  EXPECT_EQ(chunks_of_step(policy, random_ops(99, 19)), (std::vector<int64_t>{99})) << "not worth it";
+  EXPECT_EQ(chunks_of_step(policy, step), sizes) << "a short step came before";
+  for (int i = 0; i < 8; ++i) {
+    chunks_of_step(policy, random_ops(99, 19));
+  }
+  EXPECT_EQ(chunks_of_step(policy, step), std::vector<int64_t>{1600}) << "nothing as long is expected";
+}
+
+TEST(CutPolicy, ChunksOfALongStepStayIfOneStepWasALittleLonger) {
+  const auto step = random_ops(1400, 23);
+  CutPolicy policy;
+  chunks_of_step(policy, random_ops(1500, 24));
+  const auto sizes = chunks_of_step(policy, step);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(chunks_of_step(policy, step), sizes) << i;
+  }
+}
+
+TEST(CutPolicy, SomethingIsLeftToRecordWhileAChunkRuns) {
+  for (const auto& [length, expected] :
+       {std::pair{109, std::vector<int64_t>{109}}, std::pair{110, std::vector<int64_t>{100, 10}}}) {
+    CutPolicy policy;
+    chunks_of_step(policy, random_ops(length, 22));
+    EXPECT_EQ(chunks_of_step(policy, random_ops(length, 22)), expected);
+  }
+}
+
+TEST(CutPolicy, StepOfLittleWorkIsNotCut) {
+  CutPolicy policy;
+  const auto step = random_ops(250, 20);
+  chunks_of_step(policy, step, kWork / 3);
+  EXPECT_EQ(chunks_of_step(policy, step, kWork / 3), (std::vector<int64_t>{250}));
+}
+
+TEST(CutPolicy, BytesCountAsNodesDo) {
+  const auto window = random_ops(CutPolicy::kWindow, 21);
+  CutPolicy policy;
+  note_all(policy, window);
+  EXPECT_FALSE(policy.should_cut({1, kMaxBytes - 1}, kLimits));
+  EXPECT_TRUE(policy.should_cut({1, kMaxBytes}, kLimits));
+  note_all(policy, window);
+  EXPECT_TRUE(policy.should_cut({1, kMaxBytes / 4}, kLimits)) << "a known place";
+  EXPECT_FALSE(policy.should_cut({1, kMaxBytes / 4 - 1}, kLimits));
+}
+
 TEST(CutPolicy, ChunksOfAStepDoNotDependOnWhatRepeatsWithinIt) {
   std::vector<uint64_t> step;
   for (int layer = 0; layer < 10; ++layer) {
@@ -147,14 +212,17 @@ TEST(CutPolicy, ProgramThatNoLongerEndsItsTracesIsALoop) {
   CutPolicy policy;
   chunks_of_step(policy, random_ops(250, 15));
   const auto sizes = chunks(policy, random_ops(kPeriod, 16), 10 * kMax);
-  ASSERT_GT(sizes.size(), kMax / 100 + 5);
-  for (int64_t i = 0; i < kMax / 100; ++i) {
-    EXPECT_EQ(sizes[i], 100) << i;
-  }
-  EXPECT_EQ(sizes[kMax / 100], kMax) << "no place is known";
-  for (size_t i = kMax / 100 + 1; i < sizes.size(); ++i) {
+  ASSERT_GT(sizes.size(), 8);
+  EXPECT_EQ(sizes[0], 100);
+  EXPECT_EQ(sizes[1], 100);
+  EXPECT_EQ(sizes[2], kMax) << "no place is known";
+  for (size_t i = 3; i < sizes.size(); ++i) {
     EXPECT_EQ(sizes[i], 5 * kPeriod) << i;
   }
+  for (const char* reason : {"it hardly ever waits", "it has done so once"}) {
+    EXPECT_EQ(chunks_of_step(policy, random_ops(250, 15)), (std::vector<int64_t>{250})) << reason;
+  }
+  EXPECT_EQ(chunks_of_step(policy, random_ops(250, 15)), (std::vector<int64_t>{100, 100, 50})) << "it does again";
 }
 
 TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
@@ -163,7 +231,7 @@ TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
   note_all(policy, first);
   EXPECT_TRUE(should_cut(policy, kMax));
   for (uint64_t op : random_ops(5000, 10)) {
-    policy.note(op);
+    policy.note(op, kWork);
     EXPECT_TRUE(should_cut(policy, kMax));
   }
   note_all(policy, first);

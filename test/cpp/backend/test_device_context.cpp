@@ -168,6 +168,36 @@ TEST_F(DeviceContextTest, EndlessLoopIsCutPeriodically) {
   expect_equal(y, expected);
 }
 
+TEST_F(DeviceContextTest, ReadOfAnEarlierPieceEndsTheStepAsWell) {
+  const ScopedFlag<int64_t> chunk_nodes(config().chunk_nodes, 2);
+  const at::Tensor a = to_lazy(at::ones({1024, 1024}));
+  const auto chunk_runs_alone = [&](bool is_computed) {
+    const at::Tensor first = a + a;
+    const at::Tensor second = first + a;
+    const bool is_cut = state_of(first) != State::kPending;
+    const at::Tensor third = second + first;
+    const at::Tensor fourth = third + first;
+    EXPECT_EQ(state_of(fourth), State::kPending);
+    if (is_computed && is_cut) {
+      while (!DeviceContext::is_ready(*LazyStorageImpl::of(first))) {
+        std::this_thread::yield();
+      }
+    }
+    expect_equal(first.narrow(0, 0, 1), at::full({1, 1024}, 2.F));
+    EXPECT_EQ(context_.pending_nodes(), 0);
+    expect_equal(second.narrow(0, 0, 1), at::full({1, 1024}, 3.F));
+    expect_equal(fourth.narrow(0, 0, 1), at::full({1, 1024}, 7.F));
+    return is_cut;
+  };
+  EXPECT_FALSE(chunk_runs_alone(false)) << "how long a step is must be known";
+  EXPECT_TRUE(chunk_runs_alone(false));
+  const int64_t compiled = count("Compile");
+  for (const bool is_computed : {true, false, true}) {
+    EXPECT_TRUE(chunk_runs_alone(is_computed));
+  }
+  EXPECT_EQ(count("Compile"), compiled);
+}
+
 TEST_F(DeviceContextTest, PendingMemoryIsBounded) {
   const ScopedFlag<int64_t> max_bytes(config().max_pending_bytes, 1000);
   std::vector<at::Tensor> results;

@@ -82,11 +82,11 @@ class FailingSteps : public FailPoints {
     std::vector<Result> results;
     num_raised_ = 0;
     for (int i = 0; i < 40; ++i) {
-      const Result before = i % 8 == 0 ? Result{x, cpu} : results.back();
+      const Result before = i % 8 == 0 ? Result{lazy, cpu} : results.back();
       // A failure that is known by now raises here, and the program goes on with something else.
-      const bool raised = raises([&] { results.push_back({before.lazy.mul(2).add(x), before.expected * 2 + cpu}); });
+      const bool raised = raises([&] { results.push_back({before.lazy.mul(2).add(lazy), before.expected * 2 + cpu}); });
       if (raised) {
-        results.push_back({x.mul(3).add(x), cpu * 4});
+        results.push_back({lazy.mul(3).add(lazy), cpu * 4});
       }
     }
     raises([&] { context_.synchronize(); });
@@ -99,12 +99,15 @@ class FailingSteps : public FailPoints {
     return contains(error, kMessage);
   }
 
-  const ScopedFlag<int64_t> nodes_{config().chunk_nodes, 12};
+  // Large enough that a few ops are worth a chunk.
+  const at::Tensor cpu = at::ones({512, 512});
+  const at::Tensor lazy = to_lazy(cpu);
+  const ScopedFlag<int64_t> ops_{config().chunk_nodes, 12};
   int num_raised_ = 0;
 };
 
 TEST_P(FailingSteps, RunInChunks) {
-  step(); // ends in a wait: from now on there are chunks
+  step(); // ends in a wait: how long a step is, is known from now on
   for (int passes : {0, 3, 5}) {
     reset_metrics();
     arm(GetParam(), passes);
@@ -114,10 +117,11 @@ TEST_P(FailingSteps, RunInChunks) {
       EXPECT_TRUE(error == "none" || contains(error, kMessage)) << error;
       num_lost += error != "none";
     }
-    EXPECT_GE(count("Sync/trace full"), 6);
+    EXPECT_EQ(count("Sync/trace full"), 5) << "and the rest";
     EXPECT_EQ(armed_fail_point, FailPoint::kNone) << "it has happened";
     EXPECT_EQ(num_raised_, 1);
-    EXPECT_GE(num_lost, 1);
+    const bool was_needed = GetParam() != FailPoint::kDelivery; // else perhaps a temporary, alive at the cut
+    EXPECT_GE(num_lost, was_needed ? 1 : 0);
     EXPECT_EQ(error_of([&] { context_.synchronize(); }), "none");
     for (const Result& result : step()) {
       expect_equal(result.lazy, result.expected);
