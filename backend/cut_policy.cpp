@@ -4,7 +4,6 @@
 #include <bit>
 
 namespace lazyplug {
-
 namespace {
 
 // Within a third: not worth other cuts, and so other graphs.
@@ -37,8 +36,8 @@ bool CutPolicy::should_cut(Size trace, const Limits& limits) {
 }
 
 bool CutPolicy::is_chunk(const Limits& limits) const {
-  return chunk_.ops >= limits.chunk_ops && chunk_.work_ns >= kMinChunkNs &&
-         chunk_.work_ns >= expected_.work_ns / kChunks && step_.ops + limits.chunk_ops <= expected_.ops;
+  return chunk_.ops >= limits.chunk_ops && chunk_.work_ns >= expected_.work_ns / kChunks &&
+         step_.ops + limits.chunk_ops <= expected_.ops;
 }
 
 void CutPolicy::cut(const Limits& limits) {

@@ -14,8 +14,8 @@ namespace lazyplug {
 // A program that ends its traces itself, by waiting for results, does so at the
 // same ops in every step. Between them, traces are cut into chunks by the work
 // that their ops are guessed to be, so that the first ones run while the others
-// are recorded: a chunk must be worth handing over, a long step needs only a
-// few, and something must be left to be recorded meanwhile.
+// are recorded: a long step needs only a few, and something must be left to be
+// recorded meanwhile.
 //
 // If nobody reads, the trace must not grow without bound, and a number of ops
 // would hit ever other ones. A place is known by the ops that lead to it (a
@@ -26,9 +26,7 @@ namespace lazyplug {
 class CutPolicy {
  public:
   static constexpr size_t kWindow = 32;
-  // A chunk is at least this much work, and of a step of known length at least
-  // one in so many parts.
-  static constexpr uint64_t kMinChunkNs = 100'000;
+  // Of the work of a step a chunk is at least one in so many parts.
   static constexpr uint64_t kChunks = 8;
 
   // How long a trace is.

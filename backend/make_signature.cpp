@@ -93,7 +93,7 @@ uint64_t guess_work(const Signature& signature) {
     }
   }
   std::for_each(signature.outputs.begin(), signature.outputs.end(), add);
-  double nanoseconds = 1000 + bytes / 40;
+  double nanoseconds = 2000 + bytes / 40;
   if (signature.op->multiplies()) {
     nanoseconds += std::sqrt(largest[0] * largest[1] * largest[2]) / 40;
   }

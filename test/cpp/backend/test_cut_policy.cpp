@@ -20,8 +20,7 @@ std::vector<uint64_t> random_ops(size_t count, uint64_t seed) {
   return ops;
 }
 
-// Ops of which a hundred are worth a chunk.
-constexpr uint64_t kWork = CutPolicy::kMinChunkNs / 100;
+constexpr uint64_t kWork = 1000;
 
 void note_all(CutPolicy& policy, const std::vector<uint64_t>& ops) {
   for (uint64_t op : ops) {
@@ -64,6 +63,13 @@ std::vector<int64_t> chunks_of_step(CutPolicy& policy, const std::vector<uint64_
   }
   policy.cut(kLimits);
   sizes.push_back(rest);
+  return sizes;
+}
+
+// So many ops in chunks of this size.
+std::vector<int64_t> in_chunks_of(int64_t size, int64_t ops) {
+  std::vector<int64_t> sizes(ops / size, size);
+  sizes.push_back(ops % size);
   return sizes;
 }
 
@@ -131,55 +137,52 @@ TEST(CutPolicy, StepsThatTheProgramEndsAreCutIntoChunks) {
   CutPolicy policy;
   EXPECT_EQ(chunks_of_step(policy, random_ops(250, 11)), (std::vector<int64_t>{250})) << "not known yet";
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(chunks_of_step(policy, random_ops(250, 12)), (std::vector<int64_t>{100, 100, 50}));
-    EXPECT_EQ(chunks_of_step(policy, random_ops(99, 13)), (std::vector<int64_t>{99}));
+    EXPECT_EQ(chunks_of_step(policy, random_ops(250, 12)), in_chunks_of(32, 250));
+    EXPECT_EQ(chunks_of_step(policy, random_ops(99, 13)), in_chunks_of(32, 99)) << "as of the longest step";
   }
-}
-
-TEST(CutPolicy, ChunkHasALeastNumberOfNodes) {
-  CutPolicy policy;
-  chunks_of_step(policy, random_ops(25, 17), CutPolicy::kMinChunkNs);
-  EXPECT_EQ(chunks_of_step(policy, random_ops(25, 17), CutPolicy::kMinChunkNs), (std::vector<int64_t>{10, 15}));
-}
-
-TEST(CutPolicy, LongStepHasAFewChunksOnly) {
-  const auto step = random_ops(1600, 18);
-  CutPolicy policy;
-  chunks_of_step(policy, step);
-  const auto sizes = chunks_of_step(policy, step);
-  EXPECT_EQ(sizes, std::vector<int64_t>(CutPolicy::kChunks, 200));
-  EXPECT_EQ(chunks_of_step(policy, random_ops(99, 19)), (std::vector<int64_t>{99})) << "not worth it";
-  EXPECT_EQ(chunks_of_step(policy, step), sizes) << "a short step came before";
   for (int i = 0; i < 8; ++i) {
-    chunks_of_step(policy, random_ops(99, 19));
+    chunks_of_step(policy, random_ops(99, 13));
   }
-  EXPECT_EQ(chunks_of_step(policy, step), std::vector<int64_t>{1600}) << "nothing as long is expected";
+  EXPECT_EQ(chunks_of_step(policy, random_ops(99, 13)), (std::vector<int64_t>{13, 13, 13, 13, 13, 13, 21}))
+      << "no longer one is expected";
 }
 
-TEST(CutPolicy, ChunksOfALongStepStayIfOneStepWasALittleLonger) {
+TEST(CutPolicy, ChunkHasALeastNumberOfOps) {
+  CutPolicy policy;
+  chunks_of_step(policy, random_ops(45, 17));
+  EXPECT_EQ(chunks_of_step(policy, random_ops(45, 17)), (std::vector<int64_t>{10, 10, 10, 15}));
+}
+
+TEST(CutPolicy, ChunksAreEqualInWorkNotInOps) {
+  CutPolicy policy;
+  const auto ops = random_ops(200, 18);
+  const auto step = [&] {
+    std::vector<int64_t> sizes = chunks(policy, ops, 100, 9 * kWork);
+    for (int64_t size : chunks_of_step(policy, ops, kWork)) {
+      sizes.push_back(size);
+    }
+    return sizes;
+  };
+  step();
+  EXPECT_EQ(step(), (std::vector<int64_t>{16, 16, 16, 16, 16, 16, 102, 98})) << "and 4 before the 102";
+}
+
+TEST(CutPolicy, ChunksStayIfOneStepWasALittleLonger) {
   const auto step = random_ops(1400, 23);
   CutPolicy policy;
-  chunks_of_step(policy, random_ops(1500, 24));
-  const auto sizes = chunks_of_step(policy, step);
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(chunks_of_step(policy, step), sizes) << i;
+  chunks_of_step(policy, random_ops(1600, 24));
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(chunks_of_step(policy, step), in_chunks_of(200, 1400)) << i;
   }
 }
 
 TEST(CutPolicy, SomethingIsLeftToRecordWhileAChunkRuns) {
   for (const auto& [length, expected] :
-       {std::pair{109, std::vector<int64_t>{109}}, std::pair{110, std::vector<int64_t>{100, 10}}}) {
+       {std::pair{19, std::vector<int64_t>{19}}, std::pair{20, std::vector<int64_t>{10, 10}}}) {
     CutPolicy policy;
     chunks_of_step(policy, random_ops(length, 22));
     EXPECT_EQ(chunks_of_step(policy, random_ops(length, 22)), expected);
   }
-}
-
-TEST(CutPolicy, StepOfLittleWorkIsNotCut) {
-  CutPolicy policy;
-  const auto step = random_ops(250, 20);
-  chunks_of_step(policy, step, kWork / 3);
-  EXPECT_EQ(chunks_of_step(policy, step, kWork / 3), (std::vector<int64_t>{250}));
 }
 
 TEST(CutPolicy, BytesCountAsNodesDo) {
@@ -203,7 +206,7 @@ TEST(CutPolicy, ChunksOfAStepDoNotDependOnWhatRepeatsWithinIt) {
   CutPolicy policy;
   chunks_of_step(policy, step);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(chunks_of_step(policy, step), (std::vector<int64_t>{100, 100, 100, 100, 30}));
+    EXPECT_EQ(chunks_of_step(policy, step), in_chunks_of(54, 430));
   }
 }
 
@@ -212,17 +215,19 @@ TEST(CutPolicy, ProgramThatNoLongerEndsItsTracesIsALoop) {
   CutPolicy policy;
   chunks_of_step(policy, random_ops(250, 15));
   const auto sizes = chunks(policy, random_ops(kPeriod, 16), 10 * kMax);
-  ASSERT_GT(sizes.size(), 8);
-  EXPECT_EQ(sizes[0], 100);
-  EXPECT_EQ(sizes[1], 100);
-  EXPECT_EQ(sizes[2], kMax) << "no place is known";
-  for (size_t i = 3; i < sizes.size(); ++i) {
+  // What was expected of a step comes in chunks still.
+  ASSERT_GT(sizes.size(), 15);
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(sizes[i], 32) << i;
+  }
+  EXPECT_EQ(sizes[7], kMax) << "no place is known";
+  for (size_t i = 8; i < sizes.size(); ++i) {
     EXPECT_EQ(sizes[i], 5 * kPeriod) << i;
   }
   for (const char* reason : {"it hardly ever waits", "it has done so once"}) {
     EXPECT_EQ(chunks_of_step(policy, random_ops(250, 15)), (std::vector<int64_t>{250})) << reason;
   }
-  EXPECT_EQ(chunks_of_step(policy, random_ops(250, 15)), (std::vector<int64_t>{100, 100, 50})) << "it does again";
+  EXPECT_EQ(chunks_of_step(policy, random_ops(250, 15)), in_chunks_of(32, 250)) << "it does again";
 }
 
 TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
