@@ -4,24 +4,13 @@
 #include <bit>
 
 namespace lazyplug {
-namespace {
-
-// Within a third: not worth other cuts, and so other graphs.
-bool is_similar(uint64_t a, uint64_t b) {
-  return 2 * std::max(a, b) <= 3 * std::min(a, b);
-}
-
-} // namespace
-
-void CutPolicy::note(uint64_t op_hash, uint64_t work_ns) {
+void CutPolicy::note(uint64_t op_hash) {
   // Cyclic polynomial: rotate, remove the op that leaves, add the new one.
   place_ = std::rotl(place_, 1) ^ std::rotl(window_[next_], kWindow) ^ op_hash;
   window_[next_] = op_hash;
   next_ = (next_ + 1) % kWindow;
-  for (Length* length : {&chunk_, &step_}) {
-    ++length->ops;
-    length->work_ns += work_ns;
-  }
+  ++chunk_ops_;
+  ++step_ops_;
 }
 
 bool CutPolicy::should_cut(Size trace, const Limits& limits) {
@@ -36,38 +25,28 @@ bool CutPolicy::should_cut(Size trace, const Limits& limits) {
 }
 
 bool CutPolicy::is_chunk(const Limits& limits) const {
-  return chunk_.ops >= limits.chunk_ops && chunk_.work_ns >= expected_.work_ns / kChunks &&
-         step_.ops + limits.chunk_ops <= expected_.ops;
+  constexpr size_t kGrowth = 4; // a chunk is a third of what came before it
+  const size_t expected = *std::max_element(last_steps_.begin(), last_steps_.end());
+  return chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth) && step_ops_ + limits.chunk_ops <= expected;
 }
 
 void CutPolicy::cut(const Limits& limits) {
-  chunk_ = {};
-  if (!is_cutting_) {
+  chunk_ops_ = 0;
+  if (!is_cutting_ && step_ops_ != 0) {
     end_step(limits);
   }
   is_cutting_ = false;
 }
 
 void CutPolicy::end_step(const Limits& limits) {
-  if (step_.ops == 0) {
-    return;
-  }
   ++step_number_;
-  if (step_.ops > limits.max_nodes) {
+  if (step_ops_ > limits.max_nodes) {
     last_steps_ = {}; // the program hardly ever waits
   } else {
-    last_steps_[next_step_] = step_;
+    last_steps_[next_step_] = step_ops_;
     next_step_ = (next_step_ + 1) % last_steps_.size();
   }
-  step_ = {};
-  Length longest;
-  for (const Length& step : last_steps_) {
-    longest.ops = std::max(longest.ops, step.ops);
-    longest.work_ns = std::max(longest.work_ns, step.work_ns);
-  }
-  if (!is_similar(longest.ops, expected_.ops) || !is_similar(longest.work_ns, expected_.work_ns)) {
-    expected_ = longest;
-  }
+  step_ops_ = 0;
 }
 
 void CutPolicy::remember(uint64_t place) {

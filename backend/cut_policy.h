@@ -12,10 +12,10 @@ namespace lazyplug {
 // twice. So they depend on what is recorded, and never on time.
 //
 // A program that ends its traces itself, by waiting for results, does so at the
-// same ops in every step. Between them, traces are cut into chunks by the work
-// that their ops are guessed to be, so that the first ones run while the others
-// are recorded: a long step needs only a few, and something must be left to be
-// recorded meanwhile.
+// same ops in every step. Between them, traces are cut into chunks, so that the
+// first ones run while the others are recorded: short ones first, so that the
+// worker soon has something to do, and longer and longer ones, so that a long
+// step has not too many.
 //
 // If nobody reads, the trace must not grow without bound, and a number of ops
 // would hit ever other ones. A place is known by the ops that lead to it (a
@@ -26,9 +26,6 @@ namespace lazyplug {
 class CutPolicy {
  public:
   static constexpr size_t kWindow = 32;
-  // Of the work of a step a chunk is at least one in so many parts.
-  static constexpr uint64_t kChunks = 8;
-
   // How long a trace is.
   struct Size {
     size_t nodes = 0;
@@ -36,14 +33,14 @@ class CutPolicy {
   };
 
   struct Limits {
-    size_t chunk_ops = 0; // the least of a chunk
+    size_t chunk_ops = 0; // the least of a chunk, and of what is left after it
     size_t min_nodes = 0; // from here on a trace ends at a known place
     size_t max_nodes = 0; // here it ends
     size_t max_bytes = 0; // or here; from a quarter of it on, at a known place
   };
 
-  // Records an op, known by its hash, and the time that it may take.
-  void note(uint64_t op_hash, uint64_t work_ns);
+  // Records an op, known by its hash.
+  void note(uint64_t op_hash);
 
   // Whether the trace ends here.
   bool should_cut(Size trace, const Limits& limits);
@@ -60,13 +57,6 @@ class CutPolicy {
  private:
   static constexpr size_t kMaxPlaces = 4096;
 
-  // Ops in a row. (Not nodes: a step has the more leaves, the more often it is
-  // cut.)
-  struct Length {
-    size_t ops = 0;
-    uint64_t work_ns = 0;
-  };
-
   bool is_chunk(const Limits& limits) const;
   void remember(uint64_t place);
   void end_step(const Limits& limits);
@@ -75,12 +65,12 @@ class CutPolicy {
   size_t next_ = 0;
   uint64_t place_ = 0;
   uint64_t step_number_ = 1;
-  Length chunk_; // since the last cut
-  Length step_;  // since the program itself ended a trace
+  // Ops, not nodes: a step has the more leaves, the more often it is cut.
+  size_t chunk_ops_ = 0; // since the last cut
+  size_t step_ops_ = 0;  // since the program itself ended a trace
   // A long step may be followed by short ones, that print what it has found.
-  std::array<Length, 8> last_steps_{};
+  std::array<size_t, 8> last_steps_{};
   size_t next_step_ = 0;
-  Length expected_;         // about the longest of them
   bool is_cutting_ = false; // should_cut() said so
   std::unordered_set<uint64_t> places_;
   std::deque<uint64_t> oldest_first_;

@@ -1,9 +1,5 @@
 #include "backend/make_signature.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-
 namespace lazyplug {
 namespace {
 
@@ -74,32 +70,6 @@ bool bind_return(Signature& signature, size_t index, const c10::IValue& value, c
   return true;
 }
 
-// Good within a factor of three or so, for one thread of a machine of our time:
-// an op costs something, memory is read and written at 40 GB/s, and products
-// take 40 multiplications a nanosecond. (Of m x k by k x n these are the root of
-// the product of all three matrices' sizes.)
-uint64_t guess_work(const Signature& signature) {
-  double bytes = 0;
-  std::array<double, 3> largest{};
-  const auto add = [&](const Geometry& tensor) {
-    const auto numel = static_cast<double>(tensor.numel());
-    bytes += numel * static_cast<double>(tensor.itemsize());
-    auto& smallest = *std::min_element(largest.begin(), largest.end());
-    smallest = std::max(smallest, numel);
-  };
-  for (const Geometry& operand : signature.operands) {
-    if (operand.dtype != c10::ScalarType::Undefined) {
-      add(operand);
-    }
-  }
-  std::for_each(signature.outputs.begin(), signature.outputs.end(), add);
-  double nanoseconds = 2000 + bytes / 40;
-  if (signature.op->multiplies()) {
-    nanoseconds += std::sqrt(largest[0] * largest[1] * largest[2]) / 40;
-  }
-  return static_cast<uint64_t>(nanoseconds);
-}
-
 bool is_on_cpu(const TensorArg& arg) {
   return arg.tensor && !arg.storage;
 }
@@ -156,7 +126,6 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
   signature->predictable = is_silent && is_predictable(call, stack);
-  signature->work_ns = guess_work(*signature);
   finish_hash(*signature);
   return signature;
 }

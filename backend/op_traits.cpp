@@ -18,7 +18,6 @@ constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elem
 constexpr const char* kNoMeta = "there is no Meta kernel";
 constexpr const char* kQuantized = "returns a quantized tensor";
 constexpr const char* kNested = "returns a nested tensor";
-constexpr const char* kProduct = "takes longer than its operands' sizes tell";
 constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 const std::vector<TraitsRow>& traits_table() {
@@ -46,7 +45,7 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_linalg_solve_ex", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_eig", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_eigvals", {.infer_on_cpu = true}, kOtherStrides},
-      {"aten::linear", {.infer_on_cpu = true, .multiplies = true}, "linear.out gives its argument other strides"},
+      {"aten::linear", {.infer_on_cpu = true}, "linear.out gives its argument other strides"},
       {"aten::linalg_qr", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_lu_factor_ex", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_lu_solve", {.infer_on_cpu = true}, kOtherStrides},
@@ -94,14 +93,6 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_unsafe_index",
        {.shape_may_be_static = true, .cpu_indices = "indices"},
        "dynamic only with a mask; eager devices accept CPU indices"},
-      {"aten::mm", {.multiplies = true}, kProduct},
-      {"aten::bmm", {.multiplies = true}, kProduct},
-      {"aten::addmm", {.multiplies = true}, kProduct},
-      {"aten::baddbmm", {.multiplies = true}, kProduct},
-      {"aten::addbmm", {.multiplies = true}, kProduct},
-      {"aten::_addmm_activation", {.multiplies = true}, kProduct},
-      {"aten::convolution", {.multiplies = true}, kProduct},
-      {"aten::convolution_backward", {.multiplies = true}, kProduct},
   };
   return *table;
 }

@@ -88,7 +88,7 @@ Outputs StreamContext::record(
   for (LazyStorageImpl* storage : written) {
     aftermath.remains.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
-  cut_policy_.note(signature->hash.lo, signature->work_ns);
+  cut_policy_.note(signature->hash.lo);
   prediction_.note(signature);
   return make_outputs(node, signature);
 }

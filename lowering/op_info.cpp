@@ -75,7 +75,6 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
     : handle_(std::move(handle)), name_(c10::toString(handle_.operator_name())) {
   is_aten_ = base_name().starts_with("aten::");
   infer_on_cpu_ = traits.infer_on_cpu;
-  multiplies_ = traits.multiplies;
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
   read_arguments(traits);
   read_returns();

@@ -41,8 +41,6 @@ struct OpTraits {
   std::string hidden_writes_if = {};
   // Index tensors in this argument may live on the CPU.
   std::string cpu_indices = {};
-  // A product: each number that it reads is used many times.
-  bool multiplies = false;
   // If not empty: why no trace can hold what the op returns.
   std::string not_traceable_because = {};
 };
@@ -103,9 +101,6 @@ class OpInfo {
   bool infer_on_cpu() const {
     return infer_on_cpu_;
   }
-  bool multiplies() const {
-    return multiplies_;
-  }
   // The argument whose tensors may live on the CPU, or -1.
   int cpu_indices() const {
     return cpu_indices_;
@@ -141,7 +136,6 @@ class OpInfo {
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;
-  bool multiplies_ = false;
   bool depends_on_data_ = false;
   std::string not_traceable_because_;
 };

@@ -59,7 +59,6 @@ struct Signature : c10::intrusive_ptr_target {
   std::vector<bool> on_cpu;         // operands that are CPU tensors; empty if none is
   std::vector<Geometry> outputs;    // the layouts of the fresh outputs
   std::vector<size_t> output_bytes; // of their storages
-  uint64_t work_ns = 0;             // a guess at how long a call runs
   // Whether a call can be recognised by what stands here alone.
   bool predictable = false;
   c10::ScalarType default_dtype = c10::ScalarType::Undefined; // when it was made

@@ -82,11 +82,11 @@ class FailingSteps : public FailPoints {
     std::vector<Result> results;
     num_raised_ = 0;
     for (int i = 0; i < 40; ++i) {
-      const Result before = i % 8 == 0 ? Result{lazy, cpu} : results.back();
+      const Result before = i % 8 == 0 ? Result{x, cpu} : results.back();
       // A failure that is known by now raises here, and the program goes on with something else.
-      const bool raised = raises([&] { results.push_back({before.lazy.mul(2).add(lazy), before.expected * 2 + cpu}); });
+      const bool raised = raises([&] { results.push_back({before.lazy.mul(2).add(x), before.expected * 2 + cpu}); });
       if (raised) {
-        results.push_back({lazy.mul(3).add(lazy), cpu * 4});
+        results.push_back({x.mul(3).add(x), cpu * 4});
       }
     }
     raises([&] { context_.synchronize(); });
@@ -99,9 +99,6 @@ class FailingSteps : public FailPoints {
     return contains(error, kMessage);
   }
 
-  // Large enough that a few ops are worth a chunk.
-  const at::Tensor cpu = at::ones({512, 512});
-  const at::Tensor lazy = to_lazy(cpu);
   const ScopedFlag<int64_t> ops_{config().chunk_nodes, 12};
   int num_raised_ = 0;
 };
