@@ -26,8 +26,8 @@ bool CutPolicy::should_cut(Size trace, const Limits& limits) {
 
 bool CutPolicy::is_chunk(const Limits& limits) const {
   constexpr size_t kGrowth = 4; // a chunk is a third of what came before it
-  const size_t expected = *std::max_element(last_steps_.begin(), last_steps_.end());
-  return chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth) && step_ops_ + limits.chunk_ops <= expected;
+  return step_ops_ + limits.chunk_ops <= expected_ops_ &&
+         chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth);
 }
 
 void CutPolicy::cut(const Limits& limits) {
@@ -47,6 +47,7 @@ void CutPolicy::end_step(const Limits& limits) {
     next_step_ = (next_step_ + 1) % last_steps_.size();
   }
   step_ops_ = 0;
+  expected_ops_ = *std::max_element(last_steps_.begin(), last_steps_.end());
 }
 
 void CutPolicy::remember(uint64_t place) {

@@ -71,6 +71,7 @@ class CutPolicy {
   // A long step may be followed by short ones, that print what it has found.
   std::array<size_t, 8> last_steps_{};
   size_t next_step_ = 0;
+  size_t expected_ops_ = 0; // the longest of them
   bool is_cutting_ = false; // should_cut() said so
   std::unordered_set<uint64_t> places_;
   std::deque<uint64_t> oldest_first_;
