@@ -26,8 +26,7 @@ bool CutPolicy::should_cut(Size trace, const Limits& limits) {
 
 bool CutPolicy::is_chunk(const Limits& limits) const {
   constexpr size_t kGrowth = 4; // a chunk is a third of what came before it
-  return step_ops_ + limits.chunk_ops <= expected_ops_ &&
-         chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth);
+  return step_ops_ + limits.chunk_ops <= expected_ops_ && chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth);
 }
 
 void CutPolicy::cut(const Limits& limits) {
