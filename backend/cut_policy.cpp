@@ -4,6 +4,7 @@
 #include <bit>
 
 namespace lazyplug {
+
 void CutPolicy::note(uint64_t op_hash) {
   // Cyclic polynomial: rotate, remove the op that leaves, add the new one.
   place_ = std::rotl(place_, 1) ^ std::rotl(window_[next_], kWindow) ^ op_hash;

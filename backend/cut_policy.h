@@ -26,6 +26,7 @@ namespace lazyplug {
 class CutPolicy {
  public:
   static constexpr size_t kWindow = 32;
+
   // How long a trace is.
   struct Size {
     size_t nodes = 0;
