@@ -5,6 +5,7 @@
 #include "backend/make_signature.h"
 #include "backend/meta_kernels.h"
 #include "backend/stand_in_arguments.h"
+#include "common/config.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
@@ -206,14 +207,12 @@ bool may_rehearse(const OpInfo& op) {
   return op.base_name().starts_with("aten::");
 }
 
-constexpr int64_t kSmallCall = 8192; // elements
-
 // Whether a small call's CPU kernel may be asked instead of its Meta kernel.
 // Results whose shapes depend on data, or that Meta refuses to predict, may
 // differ for other data.
 bool may_ask_cpu(const Call& call) {
   const OpInfo& op = *call.op;
-  return !call.tensors.empty() && call.num_elements <= kSmallCall && may_rehearse(op) &&
+  return !call.tensors.empty() && call.num_elements < config().small_call.get() && may_rehearse(op) &&
          (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
          !(op.shape_may_depend_on_data() && reads_mask(call));
 }
@@ -247,7 +246,7 @@ Inference ask_kernels(const Call& call, const c10::Stack& stack) {
     return ask_meta(call, stack);
   }
   try {
-    const AllocationLimit small(kSmallCall * sizeof(double));
+    const AllocationLimit small(static_cast<size_t>(config().small_call.get()) * sizeof(double));
     return ask_cpu(call, stack);
   } catch (const c10::OutOfMemoryError&) {
     return ask_meta(call, stack); // it was not small after all

@@ -176,6 +176,14 @@ Config::Config()
            "Predict each call from the last time that the program came by, instead of looking it up.",
            {"LAZYPLUG_REUSE_IR"}},
           true),
+      small_call(
+          {"small_call",
+           "The layouts of results are the CPU kernel's own answer, on zeros, for calls of fewer elements than this; "
+           "those "
+           "of others are worked out. 0: all are, which tests it.",
+           {"LAZYPLUG_SMALL_CALL"}},
+          8192,
+          between(0, int64_t{1} << 20)),
       symbolic_shape_mode(
           {"symbolic_shape_mode",
            "Expect sizes to change from step to step: max_size_variants is then 2, if it is not less.",
@@ -244,6 +252,7 @@ std::vector<FlagBase*> Config::flags() {
       &launch_blocking,
       &sync_debug,
       &reuse_ir,
+      &small_call,
       &symbolic_shape_mode,
       &max_size_variants,
       &min_cut_nodes,

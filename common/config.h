@@ -146,6 +146,7 @@ struct Config {
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;
   Flag<bool> reuse_ir;
+  Flag<int64_t> small_call;
   Flag<bool> symbolic_shape_mode;
   Flag<int64_t> max_size_variants;
   Flag<int64_t> min_cut_nodes;

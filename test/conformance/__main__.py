@@ -20,6 +20,9 @@ def _arguments():
     parser.add_argument("--json", help="write the results as JSON lines")
     parser.add_argument("--report", help="print the report on results written before, and run nothing")
     parser.add_argument("--blocking", action="store_true", help="run each op when it is recorded")
+    parser.add_argument(
+        "--infer", choices=("cpu", "meta"), default="cpu", help="who is asked how the results of small calls lie"
+    )
     return parser.parse_args()
 
 
@@ -65,6 +68,8 @@ def main():
     arguments = _arguments()
     # Read when the plugin is loaded.
     os.environ["LAZYPLUG_LAUNCH_BLOCKING"] = str(int(arguments.blocking))
+    if arguments.infer == "meta":
+        os.environ["LAZYPLUG_SMALL_CALL"] = "0"
     os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     start = time.monotonic()

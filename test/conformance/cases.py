@@ -178,8 +178,9 @@ def cotangent(output):
     return values.to(output.dtype).reshape(output.shape).to(output.device)
 
 
-def _backward_call(function, process):
-    """Calls a function, then differentiates its outputs with respect to all inputs that ask for it."""
+def _backward_call(function, process, lay=lambda grad: grad):
+    """Calls a function, then differentiates its outputs with respect to all inputs that ask for it. The outputs'
+    gradients lie in memory as `lay` has them."""
 
     def call(arguments):
         result = process(function(arguments))
@@ -187,7 +188,7 @@ def _backward_call(function, process):
         inputs = [t for t in tensors_in(arguments) if t.requires_grad]
         if not outputs or not inputs:
             raise NotApplicable("no output requires a gradient")
-        grads = torch.autograd.grad(outputs, inputs, [cotangent(o) for o in outputs], allow_unused=True)
+        grads = torch.autograd.grad(outputs, inputs, [lay(cotangent(o)) for o in outputs], allow_unused=True)
         return result, grads
 
     return call
@@ -227,6 +228,81 @@ def noncontiguous_backward(op, dtype, limit) -> Iterator[Case]:
 
 def _noncontiguous(arguments):
     return map_tensors(lambda t: noncontiguous_like(t) if t.layout == torch.strided else t, arguments)
+
+
+# Layouts: the same sizes in another order in memory ------------------------------------------------------------------
+
+
+def _channels_last(tensor):
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return tensor.contiguous(memory_format=formats[tensor.dim()]) if tensor.dim() in formats else tensor
+
+
+def _in_order(tensor, order):
+    """With the dimensions in this order in memory."""
+    back = sorted(range(tensor.dim()), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(back)
+
+
+def _transposed(tensor):
+    return _in_order(tensor, list(reversed(range(tensor.dim()))))
+
+
+def _permuted(tensor):
+    """Neither forwards nor backwards: 1, 2, ..., 0."""
+    return _in_order(tensor, [*range(1, tensor.dim()), 0]) if tensor.dim() > 2 else tensor
+
+
+def _expanded(tensor):
+    """Each row is the first one."""
+    return tensor[:1].expand(tensor.shape) if tensor.dim() else tensor
+
+
+def _lay(tree, layout):
+    def lay(tensor):
+        if tensor.layout != torch.strided or tensor.numel() == 0:
+            return tensor
+        with torch.no_grad():
+            laid = layout(tensor)
+        return laid.detach().requires_grad_(tensor.requires_grad)
+
+    return map_tensors(lay, tree)
+
+
+def _has_another(sample, layout):
+    before, after = tensors_in(sample.arguments), tensors_in(_lay(sample.arguments, layout))
+    return any(a.stride() != b.stride() for a, b in zip(before, after, strict=True) if a.layout == torch.strided)
+
+
+def _laid_out(layout):
+    def cases(op, dtype, limit) -> Iterator[Case]:
+        samples = [sample for sample in samples_of(op, dtype, None) if _has_another(sample, layout)]
+        for sample in _choose(samples, limit):
+            yield Case(sample.label, _lay(sample.arguments, layout), _plain_call(op))
+
+    return cases
+
+
+def _laid_out_backward(layout):
+    """The outputs' gradients are contiguous, as after a sum, or lie like the inputs."""
+
+    def cases(op, dtype, limit) -> Iterator[Case]:
+        samples = [sample for sample in differentiable_samples_of(op, dtype, None) if _has_another(sample, layout)]
+        for sample in _choose(samples, limit):
+            process = sample.source.output_process_fn_grad
+            for label, lay in (("plain", torch.Tensor.contiguous), ("laid", functools.partial(_lay, layout=layout))):
+                call = _backward_call(_wrapped_call(op), process, lay)
+                yield Case(f"{sample.label}, {label} gradients", _lay(sample.arguments, layout), call)
+
+    return cases
+
+
+LAYOUTS = {
+    "channels_last": _channels_last,
+    "transposed": _transposed,
+    "permuted": _permuted,
+    "expanded": _expanded,
+}
 
 
 def small(op, dtype, limit) -> Iterator[Case]:
@@ -427,6 +503,8 @@ VARIANTS = {
         errors,
     )
 }
+VARIANTS |= {name: _laid_out(layout) for name, layout in LAYOUTS.items()}
+VARIANTS |= {f"{name}_backward": _laid_out_backward(layout) for name, layout in LAYOUTS.items()}
 
 
 def cases_of(op, variant, dtype, limit) -> Iterator[Case]:

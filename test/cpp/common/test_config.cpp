@@ -49,6 +49,7 @@ TEST(Config, Defaults) {
   EXPECT_EQ(fresh.fallback.get(), "warn");
   EXPECT_FALSE(fresh.debug.get());
   EXPECT_FALSE(fresh.launch_blocking.get());
+  EXPECT_EQ(fresh.small_call.get(), 8192);
   EXPECT_EQ(fresh.min_cut_nodes.get(), 300);
   EXPECT_EQ(fresh.max_pending_nodes.get(), 3000);
   EXPECT_EQ(fresh.chunk_nodes.get(), 16);
