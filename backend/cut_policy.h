@@ -46,7 +46,12 @@ class CutPolicy {
   // Whether the trace ends here.
   bool should_cut(Size trace, const Limits& limits);
 
-  // The trace is cut: because should_cut() said so, or by the program, which ends
+  // The trace ends here, whatever should_cut() would say, and the step goes on.
+  void cut_here() {
+    is_cutting_ = true;
+  }
+
+  // The trace is cut: because it was to end here, or by the program, which ends
   // the step.
   void cut(const Limits& limits);
 
@@ -73,7 +78,7 @@ class CutPolicy {
   std::array<size_t, 8> last_steps_{};
   size_t next_step_ = 0;
   size_t expected_ops_ = 0; // the longest of them
-  bool is_cutting_ = false; // should_cut() said so
+  bool is_cutting_ = false; // should_cut() or cut_here() said so
   std::unordered_set<uint64_t> places_;
   std::deque<uint64_t> oldest_first_;
 };

@@ -105,14 +105,7 @@ c10::Storage unshare(c10::Storage memory, c10::DeviceIndex device) {
 }
 
 c10::Storage result_memory(const Job& job, size_t root, at::Tensor result) {
-  const Value value = job.roots[root];
-  const Node& node = job.trace.node(value.node);
-  const Geometry& layout = *job.layouts[root];
-  if (node.kind == NodeKind::kCall && value.output < node.signature->outputs.size() &&
-      result.strides() != c10::IntArrayRef(layout.strides)) {
-    learn_strides(*node.signature, value.output, result.strides());
-  }
-  result = ensure_layout(result, layout);
+  result = ensure_layout(result, *job.layouts[root]);
   c10::Storage memory = result.storage();
   result.reset();
   return unshare(std::move(memory), job.device);
@@ -150,6 +143,12 @@ void use_threads(int num_threads) {
   }
 }
 
+void learn(const Trace& trace, const std::vector<UnexpectedStrides>& unexpected) {
+  for (const UnexpectedStrides& result : unexpected) {
+    learn_strides(*trace.node(result.node).signature, result.output, result.strides);
+  }
+}
+
 std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
@@ -160,7 +159,8 @@ std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
   const TimerScope scope(time);
   const int64_t start = journal_clock();
   pass(FailPoint::kRun);
-  auto outputs = computation->run(std::move(inputs));
+  auto [outputs, unexpected] = computation->run(std::move(inputs));
+  learn(job.trace, unexpected);
   if (config().debug.get()) {
     const std::string detail = std::to_string(computation->num_ops()) + " ops";
     add_to_journal(JournalKind::kRun, "graph", detail, nullptr, journal_clock() - start);

@@ -120,7 +120,23 @@ StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> 
   return written;
 }
 
+const Schedule& StreamContext::schedule() {
+  const auto& flag = config().schedule;
+  if (const uint64_t version = flag.version(); schedule_version_ != version) {
+    schedule_ = *Schedule::parse(flag.get());
+    schedule_version_ = version;
+  }
+  return schedule_;
+}
+
 bool StreamContext::is_full() {
+  if (const Schedule& schedule = this->schedule(); schedule.is_set()) {
+    const bool ends_here = schedule.cuts_after(recorded_);
+    if (ends_here) {
+      cut_policy_.cut_here();
+    }
+    return ends_here;
+  }
   return cut_policy_.should_cut({.nodes = trace_.size(), .bytes = trace_.pending_bytes()}, cut_limits());
 }
 
@@ -223,7 +239,10 @@ Worker::Ticket StreamContext::submit(bool wake) {
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable.
   auto job = std::make_shared<Job>(take_job());
-  const auto task = [this, place, job] {
+  const auto task = [this, place, job, delay = schedule().delay(place)] {
+    if (delay.count() != 0) {
+      std::this_thread::sleep_for(delay);
+    }
     std::vector<FailurePtr> failures;
     if (!job->roots.empty()) {
       failures = run_job(std::move(*job));

@@ -10,6 +10,7 @@
 #include "backend/job.h"
 #include "backend/lazy_storage.h"
 #include "backend/prediction.h"
+#include "common/schedule.h"
 
 namespace lazyplug {
 
@@ -130,6 +131,7 @@ class StreamContext {
   Operand read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
+  const Schedule& schedule();
   Job take_job();
   void finish(const std::vector<FailurePtr>& failures, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
@@ -147,6 +149,8 @@ class StreamContext {
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
   CutPolicy cut_policy_;
+  Schedule schedule_;
+  uint64_t schedule_version_ = 0; // of the flag
   Prediction prediction_;
   size_t submitted_bytes_ = 0;
   size_t num_submitted_ = 0;

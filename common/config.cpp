@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "common/schedule.h"
+
 namespace lazyplug {
 namespace {
 
@@ -232,6 +234,23 @@ Config::Config()
            "Keep freed device memory for the next tensors; otherwise it comes from the CPU allocator, uncounted.",
            {"LAZYPLUG_MEMORY_CACHE"}},
           true),
+      schedule(
+          {"schedule",
+           "For tests: where traces are cut, instead of where it pays: never (only by reads), every:<n> ops, or "
+           "random:<seed>. With the last two, workers are late at random.",
+           {"LAZYPLUG_SCHEDULE"}},
+          "",
+          [](const std::string& value) -> std::optional<std::string> {
+            return Schedule::parse(value)
+                       ? std::nullopt
+                       : std::make_optional<std::string>("must be never, every:<n> or random:<seed>");
+          }),
+      scramble(
+          {"scramble",
+           "For tests: a seed that chooses half of the kernels' results, which then come with other strides; 0: none.",
+           {"LAZYPLUG_SCRAMBLE"}},
+          0,
+          between(0, std::numeric_limits<int64_t>::max())),
       log_level(
           {"log_level",
            "The least severe messages that are written: debug, info, warning, error or off.",
@@ -261,6 +280,8 @@ std::vector<FlagBase*> Config::flags() {
       &max_pending_bytes,
       &closure_exit_timeout,
       &memory_cache,
+      &schedule,
+      &scramble,
       &log_level};
 }
 

@@ -155,6 +155,8 @@ struct Config {
   Flag<int64_t> max_pending_bytes;
   Flag<int64_t> closure_exit_timeout;
   Flag<bool> memory_cache;
+  Flag<std::string> schedule;
+  Flag<int64_t> scramble;
   Flag<std::string> log_level;
 
   // Every flag above, in that order.

@@ -30,6 +30,19 @@ struct ComputationOutput {
   NodeId failed_node = Value::kNone; // the node that raised it, if it was one
 };
 
+// A kernel returned other strides than its signature promises. Whoever reads the
+// result sees those that were promised; the next signature may promise these.
+struct UnexpectedStrides {
+  NodeId node;
+  uint32_t output; // of the node
+  c10::DimVector strides;
+};
+
+struct ComputationResult {
+  std::vector<ComputationOutput> outputs; // one for each root
+  std::vector<UnexpectedStrides> unexpected;
+};
+
 // A compiled trace. Compiled once, run many times, from any thread, but by one
 // thread at a time per set of inputs.
 class Computation {
@@ -38,7 +51,7 @@ class Computation {
 
   // Runs the ops in order. An op that throws spoils what depends on it and
   // nothing else: the other ops still run. Never throws because of an op.
-  virtual std::vector<ComputationOutput> run(ComputationInputs inputs) const = 0;
+  virtual ComputationResult run(ComputationInputs inputs) const = 0;
 
   // How many ops it runs.
   virtual size_t num_ops() const = 0;

@@ -1,9 +1,12 @@
 #include "lowering/lowering_context.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
+#include "common/config.h"
 #include "lowering/runtime_ops.h"
+#include "lowering/verify.h"
 
 namespace lazyplug {
 namespace {
@@ -48,8 +51,28 @@ std::vector<int64_t> ints(const c10::DimVector& dims) {
   return {dims.begin(), dims.end()};
 }
 
-Kernel call_kernel(NodeId id, const c10::OperatorHandle& handle, size_t num_inputs) {
-  return {[handle](c10::Stack& stack) { handle.callBoxed(stack); }, num_inputs, id};
+Kernel call_kernel(NodeId id, const SignaturePtr& signature, size_t num_inputs) {
+  const c10::OperatorHandle& handle = signature->op->handle();
+  if (!config().verify_ir.get()) {
+    return {[handle](c10::Stack& stack) { handle.callBoxed(stack); }, num_inputs, id};
+  }
+  const auto checked = [handle, signature](c10::Stack& stack) {
+    verify_arguments(*signature, stack);
+    handle.callBoxed(stack);
+  };
+  return {checked, num_inputs, id};
+}
+
+// Which fresh output of the IR node each return of its op is.
+std::vector<uint32_t> fresh_returns(const Signature& signature) {
+  std::vector<uint32_t> fresh;
+  uint32_t next = 0;
+  for (const ReturnBinding& binding : signature.returns) {
+    const bool is_fresh = binding.kind == ReturnBinding::Kind::kFresh;
+    fresh.push_back(is_fresh ? next : Kernel::kNotFresh);
+    next += is_fresh ? 1 : binding.kind == ReturnBinding::Kind::kFreshList ? binding.index : 0;
+  }
+  return fresh;
 }
 
 Kernel view_kernel(NodeId id, const Geometry& layout, const Geometry& view) {
@@ -97,8 +120,9 @@ Kernel list_kernel(NodeId id, size_t count, bool optional) {
       id};
 }
 
-Kernel unpack_kernel(NodeId id) {
-  return {
+// The elements of the list are the fresh outputs of the IR node from `first` on.
+Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
+  Kernel kernel{
       [](c10::Stack& stack) {
         const auto tensors = std::move(stack.back()).toTensorVector();
         stack.pop_back();
@@ -106,6 +130,9 @@ Kernel unpack_kernel(NodeId id) {
       },
       1,
       id};
+  kernel.fresh.resize(count);
+  std::iota(kernel.fresh.begin(), kernel.fresh.end(), static_cast<uint32_t>(first));
+  return kernel;
 }
 
 } // namespace
@@ -162,10 +189,12 @@ void LoweringContext::lower_empty(NodeId id) {
 }
 
 void LoweringContext::lower_call(NodeId id) {
-  const OpInfo& op = *trace_.node(id).signature->op;
+  const SignaturePtr& signature = trace_.node(id).signature;
+  const OpInfo& op = *signature->op;
   const Owned owned = own_written_values(id);
   const auto inputs = call_inputs(id, owned);
-  Kernel kernel = call_kernel(id, op.handle(), inputs.size());
+  Kernel kernel = call_kernel(id, signature, inputs.size());
+  kernel.fresh = fresh_returns(*signature);
   for (const auto& [value, replacement] : owned) {
     kernel.writes.push_back(replacement);
   }
@@ -280,7 +309,8 @@ void LoweringContext::bind_outputs(NodeId id, JitNode* call, const Owned& owned)
       outputs.push_back(call->output(i));
     } else if (returns[i].kind == ReturnBinding::Kind::kFreshList) {
       call->output(i)->setType(c10::ListType::ofTensors());
-      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, returns[i].index, unpack_kernel(id));
+      const size_t count = returns[i].index;
+      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, count, unpack_kernel(id, outputs.size(), count));
       for (auto* element : unpack->outputs()) {
         outputs.push_back(element);
       }

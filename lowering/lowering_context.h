@@ -23,6 +23,10 @@ struct Kernel {
   // ... and whether this node is such an own, which hands memory on even if
   // what it holds has not been written as it should.
   bool hands_on_memory = false;
+  // For each output, which fresh output of the IR node it is, whose layout the
+  // signature promises; kNotFresh for those that it does not speak of. Empty: none is.
+  std::vector<uint32_t> fresh = {};
+  static constexpr uint32_t kNotFresh = static_cast<uint32_t>(-1);
 };
 
 // A trace as a TorchScript graph. Its inputs are the trace's leaves, then its

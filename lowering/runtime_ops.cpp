@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "common/metrics.h"
+
 namespace lazyplug {
 namespace {
 
@@ -33,8 +35,10 @@ at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
       to_string(layout));
   if (tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
       layout.same_memory(tensor.sizes(), tensor.strides())) {
-    return tensor;
+    return tensor.strides() == c10::IntArrayRef(layout.strides) ? tensor : make_cpu_tensor(tensor.storage(), layout);
   }
+  static Counter& arranged = counter("ResultArranged");
+  arranged.add();
   return arrange(tensor, layout);
 }
 

@@ -12,7 +12,9 @@ namespace lazyplug {
 
 // The run-time layout check: kernels do not always return the strides that
 // their Meta kernels promised. Returns `tensor` itself if it lies as `layout`
-// says, else a copy that does. The shape and dtype must be as promised.
+// says; else a tensor that does, on the same memory if only strides of
+// dimensions of size 1 differ, otherwise on a copy, counted as "ResultArranged".
+// The shape and dtype must be as promised.
 at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout);
 
 // A tensor over the memory of `base`, which is first made to lie as `layout`.

@@ -1,8 +1,11 @@
 #include "lowering/torchscript_computation.h"
 
+#include "common/config.h"
 #include "common/metrics.h"
 #include "common/running_op.h"
 #include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+#include "lowering/scramble.h"
 #include "lowering/warnings.h"
 
 namespace lazyplug {
@@ -54,6 +57,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kerne
   instruction.node = kernel.origin;
   instruction.signature = trace.node(kernel.origin).signature;
   instruction.hands_on_memory = kernel.hands_on_memory;
+  instruction.fresh = std::move(kernel.fresh);
   for (const auto* value : kernel.writes) {
     instruction.writes.push_back(reads_.at(value).index);
   }
@@ -87,27 +91,25 @@ void TorchScriptComputation::mark_last_reads() {
   }
 }
 
-std::vector<ComputationOutput> TorchScriptComputation::run(ComputationInputs inputs) const {
+ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
   const ExecutionGuard guard;
   const ShownWarningsMuted muted;
-  Errors errors = leaf_errors(inputs);
-  Registers registers = load(std::move(inputs));
-  c10::Stack stack;
-  if (!errors.empty()) {
-    execute_after_error(0, registers, stack, errors);
-    return collect(registers, errors);
-  }
-  for (size_t i = 0; i < instructions_.size(); ++i) {
+  Frame frame;
+  frame.errors = leaf_errors(inputs);
+  frame.registers = load(std::move(inputs));
+  frame.scramble = config().scramble.get();
+  size_t next = 0;
+  while (frame.errors.empty() && next < instructions_.size()) {
+    const Instruction& instruction = instructions_[next++];
     try {
-      execute(instructions_[i], registers, stack);
+      execute(instruction, frame);
     } catch (...) {
-      errors.resize(num_registers_);
-      spoil(instructions_[i], current_error(instructions_[i]), errors);
-      execute_after_error(i + 1, registers, stack, errors);
-      break;
+      frame.errors.resize(num_registers_);
+      spoil(instruction, current_error(instruction), frame.errors);
     }
   }
-  return collect(registers, errors);
+  execute_after_error(next, frame);
+  return collect(std::move(frame));
 }
 
 TorchScriptComputation::Errors TorchScriptComputation::leaf_errors(const ComputationInputs& inputs) const {
@@ -141,7 +143,9 @@ TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs
   return registers;
 }
 
-void TorchScriptComputation::execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const {
+void TorchScriptComputation::execute(const Instruction& instruction, Frame& frame) const {
+  auto& registers = frame.registers;
+  auto& stack = frame.stack;
   for (const Read& read : instruction.reads) {
     switch (read.kind) {
       case Read::Kind::kConstant:
@@ -157,6 +161,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Registers& 
   }
   const RunningOp running(instruction.signature ? instruction.signature->op->name().c_str() : nullptr);
   instruction.run(stack);
+  keep_promises(instruction, frame);
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     if (instruction.used_outputs[i]) {
       registers[instruction.first_output + i] = std::move(stack[i]);
@@ -165,35 +170,62 @@ void TorchScriptComputation::execute(const Instruction& instruction, Registers& 
   stack.clear();
 }
 
-void TorchScriptComputation::execute_after_error(size_t next, Registers& registers, c10::Stack& stack, Errors& errors)
+// Whoever reads a result takes it for granted that it lies as the signature says: autograd has asked for its strides
+// already, and kernels have been chosen for them.
+void TorchScriptComputation::keep_promises(const Instruction& instruction, Frame& frame) const {
+  for (size_t i = 0; i < instruction.fresh.size(); ++i) {
+    const uint32_t output = instruction.fresh[i];
+    if (output == Kernel::kNotFresh || !instruction.used_outputs[i]) {
+      continue;
+    }
+    const Geometry& promised = instruction.signature->outputs[output];
+    if (frame.scramble == 0 && promised.matches(*frame.stack[i].unsafeToTensorImpl())) {
+      continue;
+    }
+    frame.stack[i] = arrange(std::move(frame.stack[i]).toTensor(), promised, {instruction.node, output}, frame);
+  }
+}
+
+at::Tensor TorchScriptComputation::arrange(at::Tensor result, const Geometry& promised, Value value, Frame& frame)
     const {
+  TORCH_INTERNAL_ASSERT(
+      result.defined(),
+      "a kernel returned no tensor where ",
+      lazyplug::to_string(promised),
+      " was promised");
+  if (result.strides() != c10::IntArrayRef(promised.strides)) {
+    frame.unexpected.push_back({value.node, value.output, c10::DimVector(result.strides())});
+  }
+  if (frame.scramble != 0) {
+    const Hash128 seed = hash_combine(hash_combine({}, static_cast<uint64_t>(frame.scramble)), value.node);
+    result = scramble(result, hash_combine(seed, value.output).lo);
+  }
+  return ensure_layout(result, promised);
+}
+
+void TorchScriptComputation::execute_after_error(size_t next, Frame& frame) const {
   for (; next < instructions_.size(); ++next) {
     const Instruction& instruction = instructions_[next];
-    stack.clear();
-    if (const OpError error = find_error(instruction, errors); error.error) {
-      run_spoiled(instruction, error, registers, stack, errors);
+    frame.stack.clear();
+    if (const OpError error = find_error(instruction, frame.errors); error.error) {
+      run_spoiled(instruction, error, frame);
       continue;
     }
     try {
-      execute(instruction, registers, stack);
+      execute(instruction, frame);
     } catch (...) {
-      spoil(instruction, current_error(instruction), errors);
+      spoil(instruction, current_error(instruction), frame.errors);
     }
   }
 }
 
 // An instruction that depends on what failed does not run, except that memory
 // which was to be written goes its way.
-void TorchScriptComputation::run_spoiled(
-    const Instruction& instruction,
-    const OpError& error,
-    Registers& registers,
-    c10::Stack& stack,
-    Errors& errors) const {
-  if (instruction.hands_on_memory && registers[instruction.reads[0].index].isTensor()) {
-    execute(instruction, registers, stack);
+void TorchScriptComputation::run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const {
+  if (instruction.hands_on_memory && frame.registers[instruction.reads[0].index].isTensor()) {
+    execute(instruction, frame);
   }
-  spoil(instruction, error, errors);
+  spoil(instruction, error, frame.errors);
 }
 
 void TorchScriptComputation::spoil(const Instruction& instruction, const OpError& error, Errors& errors) const {
@@ -226,21 +258,22 @@ TorchScriptComputation::OpError TorchScriptComputation::current_error(const Inst
   }
 }
 
-std::vector<ComputationOutput> TorchScriptComputation::collect(Registers& registers, const Errors& errors) const {
-  std::vector<ComputationOutput> outputs;
-  outputs.reserve(roots_.size());
+ComputationResult TorchScriptComputation::collect(Frame frame) const {
+  ComputationResult result;
+  result.unexpected = std::move(frame.unexpected);
+  result.outputs.reserve(roots_.size());
   for (const Read& root : roots_) {
-    auto& output = outputs.emplace_back();
-    auto& value = registers[root.index];
-    if (!errors.empty()) {
-      output.error = errors[root.index].error;
-      output.failed_node = errors[root.index].node;
+    auto& output = result.outputs.emplace_back();
+    auto& value = frame.registers[root.index];
+    if (!frame.errors.empty()) {
+      output.error = frame.errors[root.index].error;
+      output.failed_node = frame.errors[root.index].node;
     }
     if (value.isTensor()) {
       output.tensor = root.kind == Read::Kind::kTake ? std::move(value).toTensor() : value.toTensor();
     }
   }
-  return outputs;
+  return result;
 }
 
 std::string TorchScriptComputation::to_string() const {

@@ -15,7 +15,7 @@ class TorchScriptComputation final : public Computation {
   // `trace` tells what to name in error messages.
   TorchScriptComputation(LoweredGraph lowered, const Trace& trace);
 
-  std::vector<ComputationOutput> run(ComputationInputs inputs) const override;
+  ComputationResult run(ComputationInputs inputs) const override;
   size_t num_ops() const override {
     return num_ops_;
   }
@@ -33,6 +33,15 @@ class TorchScriptComputation final : public Computation {
   };
   using Errors = std::vector<OpError>; // by register
 
+  // One run: what it has computed so far.
+  struct Frame {
+    Registers registers;
+    Errors errors; // empty: none so far
+    std::vector<UnexpectedStrides> unexpected;
+    c10::Stack stack;
+    int64_t scramble = 0; // the flag
+  };
+
   // A read of a register, or of a constant. The last read takes the value, so
   // that memory is freed, or reused, as early as possible.
   struct Read {
@@ -45,6 +54,7 @@ class TorchScriptComputation final : public Computation {
     std::vector<Read> reads;
     uint32_t first_output; // registers of a node's outputs are consecutive
     std::vector<bool> used_outputs;
+    std::vector<uint32_t> fresh;  // see Kernel::fresh
     std::vector<uint32_t> writes; // registers; see Kernel::writes
     bool hands_on_memory;
     NodeId node;            // the IR node that it belongs to
@@ -58,18 +68,15 @@ class TorchScriptComputation final : public Computation {
 
   Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
-  void execute(const Instruction& instruction, Registers& registers, c10::Stack& stack) const;
-  void execute_after_error(size_t failed, Registers& registers, c10::Stack& stack, Errors& errors) const;
-  void run_spoiled(
-      const Instruction& instruction,
-      const OpError& error,
-      Registers& registers,
-      c10::Stack& stack,
-      Errors& errors) const;
+  void execute(const Instruction& instruction, Frame& frame) const;
+  void keep_promises(const Instruction& instruction, Frame& frame) const;
+  at::Tensor arrange(at::Tensor result, const Geometry& promised, Value value, Frame& frame) const;
+  void execute_after_error(size_t next, Frame& frame) const;
+  void run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const;
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
   OpError find_error(const Instruction& instruction, const Errors& errors) const;
   OpError current_error(const Instruction& instruction) const;
-  std::vector<ComputationOutput> collect(Registers& registers, const Errors& errors) const;
+  ComputationResult collect(Frame frame) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;
   std::vector<Instruction> instructions_;

@@ -94,6 +94,12 @@ class Verifier {
   std::set<Key> roots_;
 };
 
+bool lies_as(const c10::IValue& value, const Geometry& expected) {
+  const bool is_defined = value.isTensor() && value.toTensor().defined();
+  return is_defined ? expected.matches_apart_from_offset(*value.toTensor().unsafeGetTensorImpl())
+                    : expected.dtype == c10::ScalarType::Undefined;
+}
+
 } // namespace
 
 void verify(const Trace& trace, c10::ArrayRef<Value> roots) {
@@ -103,6 +109,28 @@ void verify(const Trace& trace, c10::ArrayRef<Value> roots) {
   }
   for (Value root : roots) {
     verifier.check_root(root);
+  }
+}
+
+void verify_arguments(const Signature& signature, c10::ArrayRef<c10::IValue> arguments) {
+  auto expected = signature.operands.begin();
+  const auto check = [&](const c10::IValue& value) {
+    TORCH_INTERNAL_ASSERT(
+        lies_as(value, *expected),
+        signature.op->name(),
+        " was promised ",
+        to_string(*expected),
+        ", and is given ",
+        value.isTensor() ? to_string(Geometry::of(*value.toTensor().unsafeGetTensorImpl())) : "no tensor");
+    ++expected;
+  };
+  for (size_t i = 0; i < signature.args.size(); ++i) {
+    if (signature.args[i].kind == ArgBinding::Kind::kOperand) {
+      check(arguments[i]);
+    } else if (signature.args[i].kind == ArgBinding::Kind::kOperandList) {
+      const auto elements = arguments[i].toListRef();
+      std::for_each(elements.begin(), elements.end(), check);
+    }
   }
 }
 

@@ -13,4 +13,8 @@ namespace lazyplug {
 //  5. Roots exist, are distinct, and have not been written over.
 void verify(const Trace& trace, c10::ArrayRef<Value> roots);
 
+// Throws, naming the op, if the tensors that its kernel is about to be called
+// with do not lie as the signature promises.
+void verify_arguments(const Signature& signature, c10::ArrayRef<c10::IValue> arguments);
+
 } // namespace lazyplug

@@ -202,6 +202,17 @@ TEST(CutPolicy, ProgramThatNoLongerEndsItsTracesIsALoop) {
   EXPECT_GT(chunks_of_step(policy, random_ops(250, 15)).size(), 5) << "it does again";
 }
 
+TEST(CutPolicy, CutForAnotherReasonDoesNotEndTheStep) {
+  CutPolicy policy;
+  note_all(policy, random_ops(20, 3));
+  policy.cut_here();
+  policy.cut(kLimits);
+  EXPECT_EQ(policy.step(), 1);
+  note_all(policy, random_ops(20, 4));
+  policy.cut(kLimits);
+  EXPECT_EQ(policy.step(), 2);
+}
+
 TEST(CutPolicy, RemembersABoundedNumberOfPlaces) {
   CutPolicy policy;
   const auto first = random_ops(CutPolicy::kWindow, 9);

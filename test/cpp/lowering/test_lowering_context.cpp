@@ -36,7 +36,7 @@ ComputationInputs private_inputs(const Trace& trace) {
 
 std::vector<at::Tensor> run_ours(const Trace& trace, c10::ArrayRef<Value> roots) {
   std::vector<at::Tensor> results;
-  for (const ComputationOutput& output : compile(trace, roots)->run(private_inputs(trace))) {
+  for (const ComputationOutput& output : compile(trace, roots)->run(private_inputs(trace)).outputs) {
     if (output.error) {
       std::rethrow_exception(output.error);
     }

@@ -31,6 +31,16 @@ at::Tensor keys(const at::Tensor& self) {
   return self.clone();
 }
 
+at::Tensor strides(const at::Tensor& self) {
+  return at::tensor(self.strides());
+}
+
+// Two matrices that lie column by column.
+std::vector<at::Tensor> transposed_parts(const at::Tensor& self) {
+  const auto column_by_column = [](const at::Tensor& matrix) { return matrix.t().contiguous().t(); };
+  return {column_by_column(self), column_by_column(self + 1)};
+}
+
 at::Tensor fail(const at::Tensor& /*self*/) {
   TORCH_CHECK_INDEX(false, "index out of range, on purpose");
 }
@@ -48,6 +58,8 @@ TORCH_LIBRARY(lazyplug_test, m) {
   m.def("watch(Tensor self) -> Tensor", watch);
   m.def("same(Tensor self) -> Tensor", same);
   m.def("keys(Tensor self) -> Tensor", keys);
+  m.def("strides(Tensor self) -> Tensor", strides);
+  m.def("transposed_parts(Tensor self) -> Tensor[]", transposed_parts);
   m.def("fail(Tensor self) -> Tensor", fail);
   m.def("fail_std(Tensor self) -> Tensor", fail_std);
   m.def("fail_(Tensor(a!) self) -> Tensor(a!)", fail_);

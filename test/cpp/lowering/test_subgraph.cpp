@@ -55,7 +55,8 @@ TEST(Subgraph, KeepsWritesAndTheIdentityOfOperands) {
   verify(graph.trace, graph.roots);
   const auto operands = graph.trace.operands(graph.trace.node(graph.roots[0].node));
   EXPECT_EQ(operands[0].view, operands[1].view);
-  const auto outputs = compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()});
+  const auto outputs =
+      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
   EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({6.0F, 6.0F, 2.0F, 2.0F}))) << outputs[0].tensor;
 }
 
@@ -82,7 +83,8 @@ TEST(Subgraph, RootsAreDistinctAndReadThroughViews) {
   verify(graph.trace, graph.roots);
   EXPECT_EQ(graph.roots[0], sum);
   EXPECT_EQ(graph.trace.operands(graph.trace.node(graph.roots[1].node))[0].view, nullptr);
-  const auto outputs = compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()});
+  const auto outputs =
+      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
   EXPECT_TRUE(outputs[0].tensor.is_alias_of(outputs[1].tensor));
   EXPECT_EQ(outputs[2].tensor.storage_offset(), 2);
   EXPECT_TRUE(at::equal(outputs[2].tensor, at::full({2}, 2.0)));

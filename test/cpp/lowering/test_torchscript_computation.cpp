@@ -1,5 +1,7 @@
 #include "lowering/torchscript_computation.h"
 
+#include "common/config.h"
+#include "common/metrics.h"
 #include "test/cpp/lowering/programs.h"
 #include "test/cpp/lowering/test_ops.h"
 
@@ -13,7 +15,7 @@ namespace {
 const Geometry kPair = floats({2});
 
 std::vector<ComputationOutput> run(const Trace& trace, c10::ArrayRef<Value> roots, std::vector<at::Tensor> leaves) {
-  return compile(trace, roots)->run({std::move(leaves), trace.all_scalars()});
+  return compile(trace, roots)->run({std::move(leaves), trace.all_scalars()}).outputs;
 }
 
 std::string message(const std::exception_ptr& error) {
@@ -55,7 +57,7 @@ TEST_F(TorchScriptComputationTest, OneCompilationRunsManyTimes) {
   const Value sum = add_add(trace, {a}, {a}, kPair);
   const auto computation = compile(trace, sum);
   for (float value : {1.F, 2.F}) {
-    const auto outputs = computation->run({{at::full({2}, value)}, {c10::IValue(10)}});
+    const auto outputs = computation->run({{at::full({2}, value)}, {c10::IValue(10)}}).outputs;
     ASSERT_EQ(outputs.size(), 1);
     EXPECT_TRUE(at::equal(outputs[0].tensor, at::full({2}, 11 * value)));
     EXPECT_FALSE(outputs[0].error);
@@ -171,8 +173,8 @@ TEST_F(TorchScriptComputationTest, ComputationIsUsableAfterAnError) {
   const Value b = trace.add_device_data(at::Tensor(), kPair);
   const Value product = add_mul(trace, {a}, {b}, kPair);
   const auto computation = compile(trace, product);
-  EXPECT_TRUE(computation->run({{fresh_pair(), at::ones({3})}, {}})[0].error);
-  const auto outputs = computation->run({{fresh_pair(), fresh_pair()}, {}});
+  EXPECT_TRUE(computation->run({{fresh_pair(), at::ones({3})}, {}}).outputs[0].error);
+  const auto outputs = computation->run({{fresh_pair(), fresh_pair()}, {}}).outputs;
   EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({1.F, 4.F})));
 }
 
@@ -236,6 +238,126 @@ TEST_F(TorchScriptComputationTest, IntermediateIsWrittenInPlace) {
   const Value changed = add_add_(trace, {first}, {first});
   const auto outputs = run(trace, changed, {fresh_pair()});
   EXPECT_EQ(Watched::alive(), 1) << "the result lies where the intermediate lay";
+}
+
+// ---- strides ----
+
+class PromisedStridesTest : public TorchScriptComputationTest {
+ protected:
+  // Relu keeps the strides of its argument; `promised` says otherwise.
+  Value add_relu_with(Trace& trace, const at::Tensor& leaf, Geometry promised) {
+    return add_relu(trace, {add_leaf(trace, leaf)}, promised);
+  }
+
+  static int64_t arranged() {
+    return counter("ResultArranged").value();
+  }
+
+  const at::Tensor transposed = at::arange(6, at::kFloat).view({3, 2}).t(); // 2x3
+};
+
+TEST_F(PromisedStridesTest, NextKernelReadsWhatWasPromised) {
+  Trace trace;
+  const Value relu = add_relu_with(trace, transposed, floats({2, 3}));
+  const Value strides =
+      add_simple(trace, make_op("lazyplug_test::strides"), {{relu}}, Geometry::contiguous(at::kLong, {2}));
+  const int64_t before = arranged();
+  const auto result = compile(trace, strides)->run({trace.leaves(), {}});
+  EXPECT_TRUE(at::equal(result.outputs[0].tensor, at::tensor({int64_t{3}, int64_t{1}})));
+  EXPECT_EQ(arranged(), before + 1);
+  ASSERT_EQ(result.unexpected.size(), 1);
+  EXPECT_EQ(result.unexpected[0].node, relu.node);
+  EXPECT_EQ(result.unexpected[0].output, 0);
+  EXPECT_EQ(c10::IntArrayRef(result.unexpected[0].strides), transposed.strides());
+}
+
+TEST_F(PromisedStridesTest, ResultIsArranged) {
+  Trace trace;
+  const Value relu = add_relu_with(trace, transposed, floats({2, 3}));
+  const auto result = compile(trace, relu)->run({trace.leaves(), {}});
+  EXPECT_TRUE(result.outputs[0].tensor.is_contiguous());
+  EXPECT_TRUE(at::equal(result.outputs[0].tensor, transposed));
+  EXPECT_EQ(result.unexpected.size(), 1);
+}
+
+TEST_F(PromisedStridesTest, StridesOfSizeOneCostNoCopy) {
+  Trace trace;
+  const at::Tensor row = at::arange(3, at::kFloat).view({1, 3});
+  Geometry promised = floats({1, 3});
+  promised.strides = {17, 1};
+  const Value relu = add_relu_with(trace, row, promised);
+  const int64_t before = arranged();
+  const auto result = compile(trace, relu)->run({trace.leaves(), {}});
+  EXPECT_EQ(result.outputs[0].tensor.strides(), c10::IntArrayRef({17, 1}));
+  EXPECT_TRUE(at::equal(result.outputs[0].tensor, row));
+  EXPECT_EQ(arranged(), before);
+  EXPECT_EQ(result.unexpected.size(), 1) << "the next signature promises what comes";
+}
+
+TEST_F(PromisedStridesTest, UnusedResultIsLeftAlone) {
+  Trace trace;
+  static const OpInfo& max = make_op("aten::max", "dim");
+  Geometry indices = Geometry::contiguous(at::kLong, {3});
+  indices.strides = {2};
+  const auto signature = make_signature(max, {an_operand(), a_constant(0), a_constant(false)}, {floats({3}), indices});
+  const Value values{trace.add_call(signature, Operand{add_leaf(trace, transposed)}, {}, 0, nullptr), 0};
+  const auto result = compile(trace, values)->run({trace.leaves(), {}});
+  EXPECT_TRUE(result.unexpected.empty());
+}
+
+TEST_F(PromisedStridesTest, ElementsOfListsAreArranged) {
+  Trace trace;
+  static const OpInfo& op = make_op("lazyplug_test::transposed_parts");
+  const auto signature = make_signature(op, {an_operand()}, {floats({2, 3}), floats({2, 3})});
+  const NodeId node = trace.add_call(signature, Operand{add_leaf(trace, transposed)}, {}, 0, nullptr);
+  const auto result = compile(trace, {{node, 0}, {node, 1}})->run({trace.leaves(), {}});
+  EXPECT_TRUE(result.outputs[0].tensor.is_contiguous());
+  EXPECT_TRUE(at::equal(result.outputs[1].tensor, transposed + 1));
+  ASSERT_EQ(result.unexpected.size(), 2);
+  EXPECT_EQ(result.unexpected[1].output, 1);
+}
+
+TEST_F(PromisedStridesTest, OtherShapeIsAnError) {
+  Trace trace;
+  const Value relu = add_relu_with(trace, transposed, floats({3, 2}));
+  const auto result = compile(trace, relu)->run({trace.leaves(), {}});
+  ASSERT_TRUE(result.outputs[0].error);
+  EXPECT_NE(message(result.outputs[0].error).find("aten::relu"), std::string::npos);
+}
+
+TEST_F(PromisedStridesTest, BrokenPromiseIsFoundBeforeTheKernelIsCalled) {
+  config().verify_ir.set(true);
+  Trace trace;
+  auto signature =
+      c10::make_intrusive<Signature>(*make_signature(make_op("aten::relu"), {an_operand()}, {floats({2, 3})}));
+  signature->operands = {floats({2, 3})};
+  const Value relu{trace.add_call(signature, Operand{add_leaf(trace, transposed)}, {}, 0, nullptr), 0};
+  const auto result = compile(trace, relu)->run({trace.leaves(), {}});
+  config().verify_ir.set(false);
+  ASSERT_TRUE(result.outputs[0].error);
+  EXPECT_NE(message(result.outputs[0].error).find("was promised"), std::string::npos);
+}
+
+TEST_F(PromisedStridesTest, ScrambledResultsAreArrangedAndNotLearned) {
+  Trace trace;
+  Value value = add_leaf(trace, at::ones({2, 3}));
+  std::vector<Value> roots;
+  for (int i = 0; i < 64; ++i) {
+    roots.push_back(value = add_relu(trace, {value}, floats({2, 3})));
+  }
+  const auto computation = compile(trace, roots);
+  config().scramble.set(1);
+  const int64_t before = arranged();
+  const auto result = computation->run({trace.leaves(), {}});
+  const int64_t times = arranged() - before;
+  config().scramble.set(0);
+  EXPECT_GT(times, 64 / 4);
+  EXPECT_LT(times, 64 * 3 / 4);
+  EXPECT_TRUE(result.unexpected.empty());
+  for (const ComputationOutput& output : result.outputs) {
+    EXPECT_TRUE(output.tensor.is_contiguous());
+    EXPECT_TRUE(at::equal(output.tensor, at::ones({2, 3})));
+  }
 }
 
 } // namespace
