@@ -1,5 +1,5 @@
-"""What a kernel reads lies as its signature promised, whatever strides the kernels before it returned, wherever the trace
-was cut."""
+"""What a kernel reads lies as its signature promised, whatever strides the kernels before it returned, and wherever the
+trace was cut."""
 
 import pytest
 import torch
