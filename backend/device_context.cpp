@@ -22,6 +22,14 @@ void wait(Worker& worker, Worker::Ticket ticket) {
   }
 }
 
+// The program waits, and so what has been taught takes effect.
+void wait_and_learn(StreamContext& stream, Worker::Ticket ticket) {
+  if (ticket != 0) {
+    wait(stream.worker(), ticket);
+    stream.learn(ticket);
+  }
+}
+
 void raise(const FailurePtr& failure) {
   if (failure && !failure->seen.exchange(true)) {
     rethrow(failure->error);
@@ -208,13 +216,15 @@ bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
 
 // A read ends the step, also of what an earlier piece of the step computes, and
 // whether that has been computed by now or not: or each step would be cut at
-// other ops. Who reads does not wait for the rest.
+// other ops. Who reads does not wait for the rest, except for kernels that may
+// have something to teach.
 void DeviceContext::end_step(const LazyStorageImpl& storage, Lock& lock) {
   const bool is_of_this_step = storage.step_ != 0 && storage.step_ == storage.stream_->step();
   if (is_of_this_step && storage.state_ != LazyStorageImpl::State::kPending) {
     StreamContext& stream = *storage.stream_;
     lock.unlock();
     submit(stream, /*wake=*/true);
+    wait_and_learn(stream, stream.teaching_job());
     lock.lock();
   }
 }
@@ -317,7 +327,7 @@ Worker::Ticket DeviceContext::submit(StreamContext& stream, bool wake) {
 
 // Nobody is woken: this thread waits, and so it works.
 void DeviceContext::submit_and_wait(StreamContext& stream) {
-  wait(stream.worker(), submit(stream, /*wake=*/false));
+  wait_and_learn(stream, submit(stream, /*wake=*/false));
 }
 
 // Recording goes on, unless too much is queued by now.
@@ -326,7 +336,7 @@ void DeviceContext::submit_full(StreamContext& stream) {
   const bool large = static_cast<int64_t>(stream.submitted_bytes()) >= config().max_pending_bytes.get() / 4;
   const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
   if (ticket > queued) {
-    wait(stream.worker(), ticket - queued);
+    wait_and_learn(stream, ticket - queued);
   }
 }
 

@@ -8,7 +8,6 @@
 
 #include "backend/computation_cache.h"
 #include "backend/journal.h"
-#include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/fail_point.h"
 #include "common/metrics.h"
@@ -143,13 +142,23 @@ void use_threads(int num_threads) {
   }
 }
 
-void learn(const Trace& trace, const std::vector<UnexpectedStrides>& unexpected) {
-  for (const UnexpectedStrides& result : unexpected) {
-    learn_strides(*trace.node(result.node).signature, result.output, result.strides);
+std::vector<Lesson> lessons_of(const Trace& trace, std::vector<UnexpectedStrides> unexpected) {
+  std::vector<Lesson> lessons;
+  for (UnexpectedStrides& result : unexpected) {
+    lessons.push_back({trace.node(result.node).signature, result.output, std::move(result.strides)});
+  }
+  return lessons;
+}
+
+void mark_proven(const Trace& trace) {
+  for (const Node& node : trace.nodes()) {
+    if (node.signature) {
+      node.signature->proven.value.store(true, std::memory_order_relaxed);
+    }
   }
 }
 
-std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
+ComputationResult compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
   pass(FailPoint::kCompile);
@@ -159,33 +168,38 @@ std::vector<ComputationOutput> compute(Job& job, Failures& failures) {
   const TimerScope scope(time);
   const int64_t start = journal_clock();
   pass(FailPoint::kRun);
-  auto [outputs, unexpected] = computation->run(std::move(inputs));
-  learn(job.trace, unexpected);
+  auto result = computation->run(std::move(inputs));
   if (config().debug.get()) {
     const std::string detail = std::to_string(computation->num_ops()) + " ops";
     add_to_journal(JournalKind::kRun, "graph", detail, nullptr, journal_clock() - start);
   }
-  return outputs;
+  return result;
 }
 
 } // namespace
 
-std::vector<FailurePtr> run_job(Job job) {
+JobReport run_job(Job job) {
   static Counter& flushes = counter("Flush");
   flushes.add();
   Failures failures;
+  JobReport report;
   try {
     use_threads(job.num_threads);
     const KernelMemoryScope memory(job.device);
     // Whichever thread this is: a few kernels return less if it is off.
     const c10::AutoGradMode grad_mode(true);
-    std::vector<ComputationOutput> outputs = compute(job, failures);
+    ComputationResult result = compute(job, failures);
+    report.lessons = lessons_of(job.trace, std::move(result.unexpected));
     const ExecutionGuard guard;
-    deliver(job, std::move(outputs), failures);
+    deliver(job, std::move(result.outputs), failures);
   } catch (...) {
     fail_all(job, std::current_exception(), failures);
   }
-  return std::move(failures).of_this_job();
+  if (job.may_teach) {
+    mark_proven(job.trace);
+  }
+  report.failures = std::move(failures).of_this_job();
+  return report;
 }
 
 } // namespace lazyplug

@@ -15,6 +15,19 @@ struct PendingLeaf {
   DeviceDataPtr data;
 };
 
+// What a kernel has taught: the strides that it gives to an output of the call.
+struct Lesson {
+  SignaturePtr signature;
+  uint32_t output;
+  c10::DimVector strides;
+};
+
+// What there is to tell of a job that has run.
+struct JobReport {
+  std::vector<FailurePtr> failures; // that began in it, in program order
+  std::vector<Lesson> lessons;
+};
+
 // A trace cut from its stream, and what it is to compute.
 struct Job {
   Trace trace;
@@ -23,13 +36,13 @@ struct Job {
   std::vector<const Geometry*> layouts; // of the roots' storages
   std::vector<DeviceDataPtr> results;   // one for each root
   c10::DeviceIndex device = 0;
-  int num_threads = 0; // of the thread that cut it, within an op
+  int num_threads = 0;    // of the thread that cut it, within an op
+  bool may_teach = false; // some signature is not proven
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or
-// its failure. Returns the failures that began in this job, in program order.
-// Runs on any thread, under no lock; waits for leaves that other streams
-// compute. Never throws.
-std::vector<FailurePtr> run_job(Job job);
+// its failure. Runs on any thread, under no lock; waits for leaves that other
+// streams compute. Never throws.
+JobReport run_job(Job job);
 
 } // namespace lazyplug

@@ -126,6 +126,7 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
   signature->predictable = is_silent && is_predictable(call, stack);
+  signature->proven.value = device == c10::kCPU;
   finish_hash(*signature);
   return signature;
 }

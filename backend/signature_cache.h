@@ -15,7 +15,8 @@ Inference infer(const Call& call, const c10::Stack& stack);
 void remember(const Hash128& key, const SignaturePtr& signature);
 
 // Remembers that a kernel really returns `strides`, so that later calls with
-// this signature predict them.
+// this signature predict them. A kernel that says something else each time is no
+// longer believed after the eighth.
 void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef strides);
 
 // Forgets all calls.

@@ -6,6 +6,7 @@
 
 #include "backend/device_context.h"
 #include "backend/python_hooks.h"
+#include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
@@ -82,6 +83,7 @@ Outputs StreamContext::record(
     written = written_storages(args);
   }
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
+  may_teach_ |= !signature->proven.value.load(std::memory_order_relaxed);
   recorded.add();
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
@@ -239,15 +241,11 @@ Worker::Ticket StreamContext::submit(bool wake) {
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable.
   auto job = std::make_shared<Job>(take_job());
-  const auto task = [this, place, job, delay = schedule().delay(place)] {
+  const auto task = [this, place, job, ticket = next_ticket(), delay = schedule().delay(place)] {
     if (delay.count() != 0) {
       std::this_thread::sleep_for(delay);
     }
-    std::vector<FailurePtr> failures;
-    if (!job->roots.empty()) {
-      failures = run_job(std::move(*job));
-    }
-    finish(failures, place);
+    finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, place);
   };
   return last_ticket_ = worker_.submit(task, wake);
 }
@@ -260,6 +258,10 @@ Job StreamContext::take_job() {
   Job job;
   job.device = device_;
   job.num_threads = at::get_num_threads();
+  job.may_teach = std::exchange(may_teach_, false);
+  if (job.may_teach) {
+    teaching_job_ = next_ticket();
+  }
   for (auto& weak : pending_) {
     auto* storage = weak._unsafe_get_target();
     if (!storage) {
@@ -286,9 +288,13 @@ Job StreamContext::take_job() {
   return job;
 }
 
-void StreamContext::finish(const std::vector<FailurePtr>& failures, uint64_t place) {
-  if (!failures.empty()) {
-    keep_failures(failures);
+void StreamContext::finish(JobReport report, Worker::Ticket job, uint64_t place) {
+  if (!report.failures.empty()) {
+    keep_failures(report.failures);
+  }
+  if (!report.lessons.empty()) {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    lessons_.emplace_back(job, std::move(report.lessons));
   }
   completed_ = place;
   stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
@@ -297,17 +303,36 @@ void StreamContext::finish(const std::vector<FailurePtr>& failures, uint64_t pla
 // Those that have been seen make room for new ones, unless a program never waits.
 void StreamContext::keep_failures(const std::vector<FailurePtr>& failures) {
   std::vector<FailurePtr> unseen; // swapped in, so that the others die outside of the lock
-  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  const std::lock_guard<std::mutex> lock(reports_mutex_);
   std::copy_if(failures_.begin(), failures_.end(), std::back_inserter(unseen), is_unseen);
   std::copy_if(failures.begin(), failures.end(), std::back_inserter(unseen), is_unseen);
   unseen.resize(std::min(unseen.size(), kMaxFailures));
   failures_.swap(unseen);
 }
 
+void StreamContext::learn(Worker::Ticket job) {
+  Worker::Ticket last = teaching_job_;
+  if (last != 0 && last <= job) {
+    teaching_job_.compare_exchange_strong(last, 0);
+  }
+  std::vector<std::vector<Lesson>> taught;
+  {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    for (; !lessons_.empty() && lessons_.front().first <= job; lessons_.pop_front()) {
+      taught.push_back(std::move(lessons_.front().second));
+    }
+  }
+  for (const auto& lessons : taught) {
+    for (const Lesson& lesson : lessons) {
+      learn_strides(*lesson.signature, lesson.output, lesson.strides);
+    }
+  }
+}
+
 FailurePtr StreamContext::take_failure() {
   std::vector<FailurePtr> failures;
   {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
     failures_.swap(failures);
   }
   const auto first = std::find_if(failures.begin(), failures.end(), is_unseen);

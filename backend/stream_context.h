@@ -89,6 +89,16 @@ class StreamContext {
   // A storage among the pending ones dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 
+  // What kernels teach of strides takes effect when the program has waited for
+  // them, and not when they happen to run: or timing would decide which kernels
+  // are chosen next, and so about last bits. Until this job has run, there may be
+  // something to learn; 0: there is not.
+  Worker::Ticket teaching_job() const {
+    return teaching_job_;
+  }
+  // Learns what the jobs up to this one have taught. Called without the lock.
+  void learn(Worker::Ticket job);
+
   // The first failure that nobody has seen. Neither it nor what failed before or
   // after it is then kept any longer.
   FailurePtr take_failure();
@@ -133,7 +143,7 @@ class StreamContext {
   Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
   Job take_job();
-  void finish(const std::vector<FailurePtr>& failures, uint64_t place);
+  void finish(JobReport report, Worker::Ticket job, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   Worker::Ticket next_ticket() const {
     return last_ticket_ + 1;
@@ -158,9 +168,12 @@ class StreamContext {
   Worker::Ticket last_ticket_ = 0;
   std::atomic<uint64_t> recorded_{0};
   std::atomic<uint64_t> completed_{0};
-  std::mutex failure_mutex_;         // held for nothing but the next member
+  bool may_teach_ = false; // some signature of the trace is not proven
+  std::atomic<Worker::Ticket> teaching_job_{0};
+  std::mutex reports_mutex_;         // held for nothing but the next two members
   std::vector<FailurePtr> failures_; // in the order of execution; some may have been seen
-  Worker worker_;                    // the last member: stops before the others go
+  std::deque<std::pair<Worker::Ticket, std::vector<Lesson>>> lessons_;
+  Worker worker_; // the last member: stops before the others go
 };
 
 } // namespace lazyplug

@@ -38,7 +38,7 @@ struct ReturnBinding {
   uint32_t index = 0;
 };
 
-// An atomic flag that copies of its owner do not share.
+// An atomic flag that copies of its owner do not share, and do not have set.
 struct OwnFlag {
   OwnFlag() = default;
   OwnFlag(const OwnFlag& /*other*/) {}
@@ -65,6 +65,9 @@ struct Signature : c10::intrusive_ptr_target {
   uint64_t number_ranges = 0;                                 // of the numbers that the call was made with
   // Not for further calls: there is a better one, or it was wrong.
   mutable OwnFlag superseded;
+  // What is promised comes from the kernel that runs, or it has run since. Before, it may teach other strides.
+  mutable OwnFlag proven;
+  uint32_t lessons = 0; // how often its kernel has taught other strides
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;
 

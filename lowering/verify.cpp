@@ -113,6 +113,9 @@ void verify(const Trace& trace, c10::ArrayRef<Value> roots) {
 }
 
 void verify_arguments(const Signature& signature, c10::ArrayRef<c10::IValue> arguments) {
+  if (signature.operands.empty()) {
+    return; // made by hand: it promises nothing
+  }
   auto expected = signature.operands.begin();
   const auto check = [&](const c10::IValue& value) {
     TORCH_INTERNAL_ASSERT(

@@ -1,6 +1,8 @@
 """What a kernel reads lies as its signature promised, whatever strides the kernels before it returned, and wherever the
 trace was cut."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,7 @@ from helpers import DEVICE, both, finish_pending, work
 from torch_lazyplug import config, metrics
 
 CHUNKS = (1, 2, 3, 5, 16, 64)
+new_widths = itertools.count(5)
 
 
 @pytest.fixture(params=["cut by reads", *(f"every:{n}" for n in CHUNKS), "random:1"])
@@ -94,6 +97,7 @@ def train(device, schedule_text):
 
 
 def test_no_schedule_changes_a_bit_of_a_training():
+    train(DEVICE, "never")  # kernels may have something to teach
     expected = train(DEVICE, "never")
     for actual, reference in zip(expected, train("cpu", "never"), strict=True):
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-5)
@@ -119,6 +123,30 @@ def test_scrambled_strides_change_no_result(scrambled, schedule):
         finish_pending()
         assert metrics.counter_value("ResultArranged") > arranged, "the setting does something"
     assert done.fallbacks == 0
+
+
+@pytest.fixture(scope="module")
+def mistaken():
+    """An op whose Meta kernel is wrong: the CPU's transposes the memory."""
+    with torch.library._scoped_library("strides_kept", "DEF") as library:
+        library.define("mistaken(Tensor x) -> Tensor")
+        library.impl("mistaken", lambda x: (2 * x).t().contiguous().t(), "CPU")
+        library.impl("mistaken", lambda x: torch.empty_like(x), "Meta")
+        yield torch.ops.strides_kept.mistaken.default
+
+
+def test_strides_are_learned_when_the_program_waits_and_not_before(mistaken, schedule):
+    width = next(new_widths)
+    x = torch.randn(3, width)
+    for attempt in range(3):
+        y = mistaken(x.to(DEVICE))
+        z = y + 1
+        assert y.stride() == ((width, 1) if attempt == 0 else (1, 3))
+        again = mistaken(x.to(DEVICE))  # in the same step: whether the first has run by now does not matter
+        assert again.stride() == y.stride()
+        assert z.stride() == y.stride()
+        torch.testing.assert_close(z.cpu(), 2 * x + 1)
+        torch.testing.assert_close(again.cpu(), 2 * x)
 
 
 @pytest.mark.parametrize("text", ["sometimes", "every:0", "every:", "random:x", "random:1.5", "never:1"])

@@ -191,7 +191,7 @@ class CachedLeafTest : public DeviceDataCacheTest {
       job.layouts.push_back(&job.trace.layout(root));
       job.results.push_back(data.emplace_back(c10::make_intrusive<DeviceData>(worker, 0)));
     }
-    for (const FailurePtr& failure : run_job(std::move(job))) {
+    for (const FailurePtr& failure : run_job(std::move(job)).failures) {
       ADD_FAILURE() << error_of([&] { std::rethrow_exception(failure->error); });
     }
     std::vector<at::Tensor> results;

@@ -44,7 +44,7 @@ TEST_F(JobTest, FillsEachResult) {
   const Value x = add_leaf(job_.trace, at::ones({2}));
   const Value doubled = add_root(add_add(job_.trace, {x}, {x}, floats({2})));
   add_root(add_mul(job_.trace, {doubled}, {doubled}, floats({2})));
-  EXPECT_TRUE(run_job(std::move(job_)).empty());
+  EXPECT_TRUE(run_job(std::move(job_)).failures.empty());
   for (const auto& result : results_) {
     ASSERT_TRUE(result->is_ready());
     EXPECT_FALSE(result->failure);
@@ -58,7 +58,7 @@ TEST_F(JobTest, FailuresSpoilWhatDependsOnThemAndNothingElse) {
   const Value failed = add_root(add_failing(x));
   add_root(add_relu(job_.trace, {failed}, floats({2})));
   add_root(add_add(job_.trace, {x}, {x}, floats({2})));
-  const auto failures = run_job(std::move(job_));
+  const auto failures = run_job(std::move(job_)).failures;
   ASSERT_EQ(failures.size(), 1) << "one, however many results it spoils";
   EXPECT_EQ(results_[0]->failure, failures[0]);
   EXPECT_EQ(results_[1]->failure, failures[0]);
@@ -70,7 +70,7 @@ TEST_F(JobTest, FailuresSpoilWhatDependsOnThemAndNothingElse) {
 TEST_F(JobTest, LeavesOfEarlierJobsAreRead) {
   const Value leaf = add_pending_leaf(at::full({2}, 3.0f), nullptr);
   add_root(add_add(job_.trace, {leaf}, {leaf}, floats({2})));
-  EXPECT_TRUE(run_job(std::move(job_)).empty());
+  EXPECT_TRUE(run_job(std::move(job_)).failures.empty());
   EXPECT_EQ(numbers(0), std::vector<float>({6, 6}));
 }
 
@@ -78,7 +78,7 @@ TEST_F(JobTest, FailuresOfEarlierJobsArePassedOnButNotReturned) {
   const auto failure = std::make_shared<Failure>(std::make_exception_ptr(std::runtime_error("earlier")));
   const Value leaf = add_pending_leaf(at::Tensor(), failure);
   add_root(add_add(job_.trace, {leaf}, {leaf}, floats({2})));
-  EXPECT_TRUE(run_job(std::move(job_)).empty());
+  EXPECT_TRUE(run_job(std::move(job_)).failures.empty());
   EXPECT_EQ(results_[0]->failure, failure);
   EXPECT_FALSE(results_[0]->memory);
 }
@@ -88,10 +88,24 @@ TEST_F(JobTest, ResultsNeverShareMemory) {
   static const OpInfo& same = make_op("lazyplug_backend_test::same"); // returns its argument
   const Value x = add_root(add_leaf(job_.trace, cpu));
   add_root(add_simple(job_.trace, same, {{x}}, floats({2})));
-  EXPECT_TRUE(run_job(std::move(job_)).empty());
+  EXPECT_TRUE(run_job(std::move(job_)).failures.empty());
   EXPECT_NE(results_[0]->memory.data(), results_[1]->memory.data());
   EXPECT_NE(results_[1]->memory.data(), cpu.data_ptr());
   EXPECT_EQ(numbers(1), std::vector<float>({1, 1}));
+}
+
+TEST_F(JobTest, TellsWhatKernelsTeach) {
+  const at::Tensor transposed = at::ones({3, 2}).t();
+  const Value x = add_leaf(job_.trace, transposed);
+  const Value relu = add_root(add_relu(job_.trace, {x}, floats({2, 3}))); // keeps strides
+  const SignaturePtr signature = job_.trace.node(relu.node).signature;
+  job_.may_teach = true;
+  const JobReport report = run_job(std::move(job_));
+  ASSERT_EQ(report.lessons.size(), 1);
+  EXPECT_EQ(report.lessons[0].signature, signature);
+  EXPECT_EQ(report.lessons[0].output, 0);
+  EXPECT_EQ(c10::IntArrayRef(report.lessons[0].strides), transposed.strides());
+  EXPECT_TRUE(signature->proven.value);
 }
 
 } // namespace

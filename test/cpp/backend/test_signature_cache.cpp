@@ -145,6 +145,22 @@ TEST_F(SignatureCacheTest, LearningOneOutputKeepsWhatWasLearnedOfAnother) {
   EXPECT_EQ(after->outputs[1].strides, c10::DimVector({1, 6}));
 }
 
+TEST_F(SignatureCacheTest, KernelThatNeverSaysTheSameIsNoLongerBelieved) {
+  const c10::Stack stack = {lazy({3, 7}), lazy({7, 2})};
+  for (int64_t i = 0; i < 20; ++i) {
+    learn_strides(*infer_call("aten::mm", "", stack).signature, 0, {1, 3 + i});
+  }
+  EXPECT_EQ(count("LayoutLearned"), 8);
+}
+
+TEST_F(SignatureCacheTest, WhatIsKnownAlreadyIsNotLearned) {
+  const c10::Stack stack = {lazy({3, 6}), lazy({6, 2})};
+  const SignaturePtr signature = infer_call("aten::mm", "", stack).signature;
+  learn_strides(*signature, 0, {1, 3});
+  learn_strides(*signature, 0, {1, 3}); // by a job that was recorded before the first lesson
+  EXPECT_EQ(count("LayoutLearned"), 1);
+}
+
 TEST_F(SignatureCacheTest, RealKernelTeachesItsStrides) {
   const at::Tensor x = to_lazy(iota({2, 17}));
   const at::Tensor first = test_ops::transposed(x);
