@@ -5,6 +5,7 @@ there is wrong, whatever the plugin does.
 """
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import os
@@ -21,6 +22,7 @@ IS_LAZY = DEVICE.startswith("lazy")
 
 if IS_LAZY:
     import torch_lazyplug
+    from torch_lazyplug import closure
 
 # How the inputs of a comparison reach the device, and when their writes run.
 AVAILABLE = "available"  # inputs have memory
@@ -81,6 +83,19 @@ def work():
 def finish_pending():
     if IS_LAZY:
         torch_lazyplug.mark_step(wait=True)
+
+
+def finish_everything():
+    """Runs what is pending on every stream of every device, and closures. Raises an error that nobody has seen."""
+    if not IS_LAZY:
+        return
+    torch_lazyplug.mark_step()
+    for device in range(torch.lazy.device_count()):
+        torch.lazy.synchronize(device)
+    for handler in list(closure._unfinished):
+        error, handler._error = handler._error, None
+        if error is not None:
+            raise RuntimeError("an asynchronous step closure has raised") from error
 
 
 def live_nodes():
@@ -163,10 +178,11 @@ def copies(tensors, device, pending=False):
     return result
 
 
-def both(fn, *cpu_tensors, state=AVAILABLE, exact=False, fallbacks=0, rtol=None, atol=None):
+def both(fn, *cpu_tensors, state=AVAILABLE, fallbacks=0, rtol=0, atol=0, on_cpu=(), nbytes=True):
     """Runs `fn` on the CPU and on the device under test, each on its own copies of the tensors, and compares
-    everything a user can see: results and inputs afterwards (values, dtypes, shapes, strides, offsets, gradients)
-    and which of them share storage. `fallbacks=None` allows any number. Returns the device's results."""
+    everything a user can see: results and inputs afterwards (values, dtypes, shapes, strides, offsets, gradients, what
+    autograd knows, unless told the sizes of storages) and which of them share storage. All must be on the device, but
+    for the results with the numbers `on_cpu`. `fallbacks=None` allows any number. Returns the device's results."""
     expected_inputs = copies(cpu_tensors, "cpu")
     expected = fn(*expected_inputs)
 
@@ -176,14 +192,21 @@ def both(fn, *cpu_tensors, state=AVAILABLE, exact=False, fallbacks=0, rtol=None,
     if fallbacks is not None:
         assert done.fallbacks == fallbacks, f"fallbacks: {done.fallback_ops}"
 
-    tolerances = {"rtol": 0, "atol": 0} if exact else {"rtol": rtol, "atol": atol}
     assert_same_sharing((inputs, actual), (expected_inputs, expected))
-    assert_same(actual, expected, "result", **tolerances)
-    assert_same(inputs, expected_inputs, "input", **tolerances)
+    assert_same(actual, expected, "result", rtol, atol)
+    assert_same(inputs, expected_inputs, "input", rtol, atol)
+    if nbytes:
+        assert_same_nbytes((inputs, actual), (expected_inputs, expected))
+    assert_same_history(actual, expected, "result")
+    assert_same_history(inputs, expected_inputs, "input")
+    assert [t._version for t in inputs] == [t._version for t in expected_inputs]
+    _assert_devices(inputs, actual, on_cpu)
+    assert_disjoint(inputs, actual, expected_inputs, expected)
     return actual
 
 
-def assert_same(actual, expected, where="result", rtol=None, atol=None):
+def assert_same(actual, expected, where="result", rtol=0, atol=0):
+    """Compares nested results, to the bit unless told."""
     if isinstance(expected, torch.Tensor):
         _assert_same_tensor(actual, expected, where, rtol, atol)
     elif isinstance(expected, dict):
@@ -213,6 +236,8 @@ def _assert_same_tensor(actual, expected, where, rtol, atol):
         torch.testing.assert_close(
             actual.detach().cpu(), expected.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=_prefix(where)
         )
+        if rtol == atol == 0 and expected.is_floating_point():
+            assert torch.equal(actual.detach().cpu().signbit(), expected.detach().signbit()), f"{where}: signs differ"
     if expected.is_leaf:
         assert (actual.grad is None) == (expected.grad is None), f"{where}: only one has a gradient"
         if expected.grad is not None:
@@ -233,14 +258,43 @@ def assert_same_sharing(actual, expected):
         assert (actual[i] is actual[j]) == (expected[i] is expected[j]), f"tensors {i} and {j}: same object?"
 
 
+def assert_same_nbytes(actual, expected):
+    for number, (a, e) in enumerate(zip(tensors_in(actual), tensors_in(expected), strict=True)):
+        if e.layout == torch.strided:
+            sizes = a.untyped_storage().nbytes(), e.untyped_storage().nbytes()
+            assert sizes[0] == sizes[1], f"tensor {number}: {sizes[0]} bytes of storage, on the CPU {sizes[1]}"
+
+
+def assert_same_history(actual, expected, where):
+    """Whether they are views, and by which function they are differentiated."""
+    for number, (a, e) in enumerate(zip(tensors_in(actual), tensors_in(expected), strict=True)):
+        histories = [(t._is_view(), type(t.grad_fn).__name__) for t in (a, e)]
+        assert histories[0] == histories[1], f"{where} {number}: {histories[0]}, on the CPU {histories[1]}"
+
+
+def _assert_devices(inputs, results, on_cpu):
+    results = tensors_in(results)
+    assert set(on_cpu) <= set(range(len(results)))
+    wanted = [DEVICE] * len(inputs) + ["cpu" if i in on_cpu else DEVICE for i in range(len(results))]
+    for number, (tensor, device) in enumerate(zip([*inputs, *results], wanted, strict=True)):
+        for t in (tensor, tensor.grad if tensor.is_leaf else None):
+            assert t is None or t.device.type == torch.device(device).type, f"tensor {number} is on {t.device}"
+
+
+def assert_disjoint(*trees):
+    """No two storages have memory in common, whatever devices they are on."""
+    storages = {t.untyped_storage()._cdata: t.untyped_storage() for t in tensors_in(trees) if t.layout == torch.strided}
+    ranges = sorted((s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages.values() if s.nbytes())
+    for (_, end), (start, _) in itertools.pairwise(ranges):
+        assert end <= start or not start, "memory of one storage is that of another"
+
+
 # Training side by side -----------------------------------------------------------------------------------------------
 
 
-def train_both(model, batches, make_optimizer, compute_loss, **tolerances):
-    """Trains copies of a CPU model on both devices. Each step's loss and gradients and the final parameters and
-    buffers must agree. Returns the work of the lazy side."""
-    import copy
-
+def train_both(model, batches, make_optimizer, compute_loss, rtol=0, atol=0):
+    """Trains copies of a CPU model on both devices. Each step's loss and gradients and the final parameters, buffers
+    and state of the optimizer must agree, to the bit unless told. Returns the work of the lazy side."""
     reference = (model, make_optimizer(model.parameters()))
     candidate_model = copy.deepcopy(model).to(DEVICE)
     candidate = (candidate_model, make_optimizer(candidate_model.parameters()))
@@ -249,10 +303,14 @@ def train_both(model, batches, make_optimizer, compute_loss, **tolerances):
             expected = _train_step(*reference, batch, compute_loss)
             on_device = tuple(part.to(DEVICE) for part in batch)
             actual = _train_step(*candidate, on_device, compute_loss)
-            assert_same(actual, expected, f"step {step}: loss", **tolerances)
+            assert_same(actual, expected, f"step {step}: loss", rtol, atol)
             for (name, p), q in zip(model.named_parameters(), candidate_model.parameters(), strict=True):
-                assert_same(q.grad, p.grad, f"step {step}: gradient of {name}", **tolerances)
-    assert_same(dict(candidate_model.named_buffers()), dict(model.named_buffers()), "buffers", **tolerances)
+                assert_same(q.grad, p.grad, f"step {step}: gradient of {name}", rtol, atol)
+    for kind in ("named_parameters", "named_buffers"):
+        actual, expected = (dict(getattr(m, kind)()) for m in (candidate_model, model))
+        assert_same(actual, expected, kind, rtol, atol)
+    states = [optimizer.state_dict()["state"] for _, optimizer in (candidate, reference)]
+    assert_same(*states, "state of the optimizer", rtol, atol)
     return done
 
 

@@ -15,7 +15,7 @@ def test_bytes_of_booleans_survive_an_empty_write(state):
         flags[1:2] = 0
         return data
 
-    both(write, torch.tensor([True]), state=state, exact=True)
+    both(write, torch.tensor([True]), state=state)
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -26,7 +26,7 @@ def test_bytes_of_booleans_survive_writes_elsewhere(state):
         flags[:1].logical_not_()
         return data
 
-    both(write, torch.zeros(3, dtype=torch.bool), torch.tensor([2, -1]), state=state, exact=True)
+    both(write, torch.zeros(3, dtype=torch.bool), torch.tensor([2, -1]), state=state)
 
 
 def test_bytes_of_booleans_survive_a_write_that_fails():
@@ -37,4 +37,4 @@ def test_bytes_of_booleans_survive_a_write_that_fails():
             flags.ceil_().tolist()
         return data.sum()
 
-    both(write, torch.zeros(3, dtype=torch.bool), torch.tensor([2, -1]), exact=True)
+    both(write, torch.zeros(3, dtype=torch.bool), torch.tensor([2, -1]))

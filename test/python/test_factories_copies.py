@@ -74,7 +74,9 @@ def _under_device(device):
 def test_factories(name):
     # One-hot looks at its values to check them; everything else is recorded.
     allowed = None if name == "one_hot" else 0
-    both(lambda anchor: FACTORIES[name](anchor.device), torch.zeros(1), fallbacks=allowed)
+    # The CPU's windows are views of larger ones.
+    nbytes = name != "hann_window"
+    both(lambda anchor: FACTORIES[name](anchor.device), torch.zeros(1), fallbacks=allowed, nbytes=nbytes)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -83,7 +85,7 @@ def test_factories_in_every_dtype(dtype):
         options = {"dtype": dtype, "device": anchor.device}
         return torch.zeros(3, **options), torch.ones(2, 2, **options), torch.full((2,), 1, **options)
 
-    both(make, torch.zeros(1), exact=True)
+    both(make, torch.zeros(1))
 
 
 def test_uninitialized():
@@ -162,8 +164,8 @@ def test_round_trip(dtype):
 def test_conversions(source):
     x = torch.tensor([[0, 1, 3], [7, 100, 2]]).to(source)
     targets = [d for d in DTYPES if d.is_complex or not source.is_complex]
-    both(lambda x: [x.to(target) for target in targets], x, exact=True)
-    both(lambda x: [x.t().to(target, copy=True) for target in targets], x, exact=True)
+    both(lambda x: [x.to(target) for target in targets], x)
+    both(lambda x: [x.t().to(target, copy=True) for target in targets], x)
 
 
 def test_device_and_dtype_at_once():
@@ -266,7 +268,7 @@ def test_reading_values(dtype):
         y = x + x
         return y.tolist(), y[1].item(), x[0, 0].item() if x.dim() > 1 else None, y.cpu()
 
-    both(read, torch.tensor([0, 1, 1]).to(dtype), exact=True)
+    both(read, torch.tensor([0, 1, 1]).to(dtype), on_cpu=[0])
 
 
 def test_python_conversions():

@@ -57,8 +57,9 @@ def test_inference_and_unbatched_input():
     lstm = torch.nn.LSTM(6, 5)
     lazy = copy.deepcopy(lstm).to(DEVICE)
     x = torch.randn(7, 6)
+    # Without gradients oneDNN rounds differently on the CPU; a graph is the same with and without them.
     with torch.inference_mode():
-        assert_same(lazy(x.to(DEVICE))[0], lstm(x)[0])
+        assert_same(lazy(x.to(DEVICE))[0], lstm(x)[0], rtol=1.3e-6, atol=1e-7)
 
 
 def test_training_after_the_same_call_without_gradients():

@@ -120,8 +120,10 @@ def cross_entropy(model, x, y):
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name):
     make, shape = MODELS[name]
-    # SGD does not magnify rounding, as dividing by a tiny gradient's own size does.
-    done = train_both(make(), batches(shape), OPTIMIZERS["momentum"], cross_entropy)
+    # On the CPU, and only there, PyTorch multiplies all steps of a sequence by the input weights at once. SGD does not
+    # magnify the rounding, as dividing by a tiny gradient's own size does.
+    tolerances = {"rtol": 1.3e-6, "atol": 1e-7} if name in ("gru", "rnn") else {}
+    done = train_both(make(), batches(shape), OPTIMIZERS["momentum"], cross_entropy, **tolerances)
     assert done.fallbacks == 0, done.fallback_ops
 
 
@@ -129,7 +131,7 @@ def test_models(name):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name):
     model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
-    done = train_both(model, batches((5,), 6), OPTIMIZERS[name], cross_entropy, rtol=1e-4, atol=1e-5)
+    done = train_both(model, batches((5,), 6), OPTIMIZERS[name], cross_entropy)
     assert done.fallbacks == 0, done.fallback_ops
 
 

@@ -46,5 +46,8 @@ def test_steps(info):
     for arguments in settings(info):
         with work() as done:
             actual = train(info, arguments, DEVICE)
-        assert_same(actual, train(info, arguments, "cpu"), str(arguments))
+        # On devices these two compute for all parameters at once unless told, which rounds differently.
+        is_chosen = info.optim_cls in (torch.optim.ASGD, torch.optim.NAdam) and not {"foreach", "fused"} & {*arguments}
+        tolerances = {"rtol": 1.3e-6, "atol": 1e-7} if is_chosen else {}
+        assert_same(actual, train(info, arguments, "cpu"), str(arguments), **tolerances)
         assert is_sparse or not done.fallbacks, done.fallback_ops

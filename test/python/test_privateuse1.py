@@ -144,7 +144,8 @@ def test_a_recurrent_network_on_a_packed_sequence():
         output.data.sum().backward()
         return output.data, h, c, [p.grad for p in model.parameters()]
 
-    both(run, torch.randn(3, 2, 4), *weights)
+    # On the CPU, and only there, PyTorch multiplies all steps by the input weights at once, which rounds differently.
+    both(run, torch.randn(3, 2, 4), *weights, rtol=1.3e-6, atol=1e-7)
 
 
 # Profiling -----------------------------------------------------------------------------------------------------------
