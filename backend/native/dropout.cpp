@@ -15,7 +15,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const double scale = keep == 0 ? 0 : 1 / keep;
   at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
   mask.bernoulli_(keep);
-  return {input * mask * scale, mask};
+  return {input.mul(mask).mul_(scale), mask}; // mul_ rounds the scale to the dtype, mul does not
 }
 
 } // namespace lazyplug::native
