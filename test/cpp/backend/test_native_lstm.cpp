@@ -1,0 +1,165 @@
+#include "test/cpp/backend/expect_same.h"
+
+namespace lazyplug {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr int64_t kSteps = 3;
+constexpr int64_t kBatch = 2;
+constexpr int64_t kInput = 4;
+constexpr int64_t kHidden = 5;
+
+struct Settings {
+  int64_t num_layers = 1;
+  bool has_biases = true;
+  bool bidirectional = false;
+  bool batch_first = false;
+  int64_t projection = 0;
+  at::ScalarType dtype = at::kFloat;
+
+  int64_t directions() const {
+    return bidirectional ? 2 : 1;
+  }
+};
+
+// The arguments of a call, on the CPU or on the device.
+struct Arguments {
+  at::Tensor input;
+  Tensors state;
+  Tensors params;
+};
+
+class NativeLstm : public BackendTest {
+ protected:
+  void SetUp() override {
+    BackendTest::SetUp();
+    at::manual_seed(1);
+  }
+  void TearDown() override {
+    EXPECT_EQ(count("FallbackTotal"), 0);
+  }
+
+  static Arguments make(const Settings& s) {
+    const int64_t output = s.projection ? s.projection : kHidden;
+    const int64_t num_states = s.num_layers * s.directions();
+    Arguments arguments;
+    const auto random = [&](c10::IntArrayRef sizes) { return at::randn(sizes, s.dtype); };
+    arguments.input = random({s.batch_first ? kBatch : kSteps, s.batch_first ? kSteps : kBatch, kInput});
+    arguments.state = {random({num_states, kBatch, output}), random({num_states, kBatch, kHidden})};
+    for (int64_t i = 0; i < num_states; ++i) {
+      const int64_t width = i < s.directions() ? kInput : output * s.directions();
+      arguments.params.push_back(random({4 * kHidden, width}));
+      arguments.params.push_back(random({4 * kHidden, output}));
+      for (int bias = 0; s.has_biases && bias < 2; ++bias) {
+        arguments.params.push_back(random({4 * kHidden}));
+      }
+      if (s.projection) {
+        arguments.params.push_back(random({s.projection, kHidden}));
+      }
+    }
+    return arguments;
+  }
+  static Arguments on_device(Arguments arguments) {
+    arguments.input = to_lazy(arguments.input);
+    for (Tensors* tensors : {&arguments.state, &arguments.params}) {
+      std::transform(tensors->begin(), tensors->end(), tensors->begin(), [](auto& tensor) { return to_lazy(tensor); });
+    }
+    return arguments;
+  }
+  static auto run(const Arguments& a, const Settings& s, double dropout = 0, bool train = false) {
+    return at::lstm(
+        a.input,
+        a.state,
+        a.params,
+        s.has_biases,
+        s.num_layers,
+        dropout,
+        train,
+        s.bidirectional,
+        s.batch_first);
+  }
+
+  static void
+  check(const Settings& settings, int64_t whole_layers, void (*expect)(const at::Tensor&, const at::Tensor&)) {
+    const Arguments arguments = make(settings);
+    const auto [output, hidden, cell] = run(on_device(arguments), settings);
+    EXPECT_EQ(state_of(output), State::kPending);
+    const auto [expected_output, expected_hidden, expected_cell] = run(arguments, settings);
+    expect(output, expected_output);
+    expect(hidden, expected_hidden);
+    expect(cell, expected_cell);
+    EXPECT_EQ(count("lazy::mkldnn_rnn_layer"), whole_layers);
+  }
+};
+
+TEST_F(NativeLstm, ALayerIsOneOp) {
+  check({}, 1, expect_same);
+}
+
+TEST_F(NativeLstm, EachLayerAndDirectionIsOneOp) {
+  check({.num_layers = 3, .bidirectional = true}, 6, expect_same);
+}
+
+TEST_F(NativeLstm, BiasesAreOptional) {
+  check({.num_layers = 2, .has_biases = false}, 2, expect_same);
+}
+
+TEST_F(NativeLstm, TheBatchMayComeFirst) {
+  check({.num_layers = 2, .bidirectional = true, .batch_first = true}, 4, expect_same);
+}
+
+TEST_F(NativeLstm, WhatOneDnnDoesNotKnowIsMadeOfCells) {
+  check({.dtype = at::kDouble}, 0, expect_equal);
+  check({.projection = 3}, 0, expect_equal);
+}
+
+TEST_F(NativeLstm, NorIsItAskedIfTheUserSaysSo) {
+  at::globalContext().setUserEnabledMkldnn(false);
+  check({}, 0, expect_equal);
+  at::globalContext().setUserEnabledMkldnn(true);
+}
+
+// There the CPU asks oneDNN for an inference, which may round in another way.
+TEST_F(NativeLstm, WithoutGradientsToo) {
+  const c10::InferenceMode no_gradients;
+  check({.num_layers = 2}, 2, expect_equal);
+}
+
+// What the gradients are is tested in Python, which autograd needs for devices.
+TEST_F(NativeLstm, ResultsCanBeDifferentiated) {
+  const Settings settings{.num_layers = 2};
+  Arguments lazy = on_device(make(settings));
+  for (at::Tensor& tensor : lazy.params) {
+    tensor.requires_grad_();
+  }
+  const auto [output, hidden, cell] = run(lazy, settings, /*dropout=*/0, /*train=*/true);
+  for (const at::Tensor& result : {output, hidden, cell}) {
+    EXPECT_TRUE(result.requires_grad());
+    EXPECT_EQ(state_of(result), State::kPending);
+  }
+}
+
+TEST_F(NativeLstm, DropsBetweenLayersInTrainingOnly) {
+  const Settings settings{.num_layers = 2};
+  const Arguments arguments = on_device(make(settings));
+  const auto output = [&](double dropout, bool train) {
+    at::Generator generator = at::globalContext().defaultGenerator(lazy_device(0));
+    generator.set_current_seed(3);
+    return std::get<0>(run(arguments, settings, dropout, train)).cpu();
+  };
+  const at::Tensor whole = output(0.5, false);
+  EXPECT_TRUE(at::equal(output(0, true), whole));
+  EXPECT_FALSE(at::equal(output(0.5, true), whole));
+  EXPECT_TRUE(at::equal(output(0.5, true), output(0.5, true)));
+}
+
+TEST_F(NativeLstm, MistakesRaiseAsOnTheCpu) {
+  Arguments cpu = make({});
+  cpu.state[0] = cpu.state[0].select(2, 0).unsqueeze(2);
+  const Arguments lazy = on_device(cpu);
+  EXPECT_EQ(error_of([&] { run(lazy, {}); }), error_of([&] { run(cpu, {}); }));
+}
+
+} // namespace
+} // namespace lazyplug
