@@ -1,4 +1,4 @@
-"""The layering of the C++ sources, and the script that checks it."""
+"""The layering of the C++ sources and their tests, and the scripts that check them."""
 
 import importlib.util
 from pathlib import Path
@@ -18,12 +18,16 @@ def load_tool(name):
 
 
 check_includes = load_tool("check_includes")
+check_tests = load_tool("check_tests")
+
+
+def write(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def problems_of(tmp_path, file, line):
-    path = tmp_path / file
-    path.parent.mkdir(parents=True)
-    path.write_text(f"// A file.\n{line}\n")
+    write(tmp_path / file, f"// A file.\n{line}\n")
     return check_includes.check(tmp_path)
 
 
@@ -78,3 +82,35 @@ def test_forbidden_include(tmp_path, file, line):
 )
 def test_allowed_include(tmp_path, file, line):
     assert problems_of(tmp_path, file, line) == []
+
+
+def test_every_source_has_a_test():
+    assert check_tests.check(ROOT) == []
+
+
+def test_exceptions_are_sources():
+    assert [name for name in check_tests.EXCEPTIONS if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("common/a.cpp", "test/cpp/common/test_a.cpp"),
+        ("backend/native/a_b.cpp", "test/cpp/backend/test_native_a_b.cpp"),
+        ("torch_lazyplug/csrc/a.cpp", "test/cpp/csrc/test_a.cpp"),
+    ],
+)
+def test_a_test_is_named_after_its_source(tmp_path, source, test):
+    write(tmp_path / source)
+    assert check_tests.check(tmp_path) == [f"{source}: {test} is missing"]
+    write(tmp_path / test)
+    assert check_tests.check(tmp_path) == []
+
+
+def test_exceptions_have_no_test(tmp_path):
+    source, test = "backend/registration.cpp", "test/cpp/backend/test_registration.cpp"
+    write(tmp_path / source)
+    assert check_tests.check(tmp_path) == []
+    write(tmp_path / test)
+    (problem,) = check_tests.check(tmp_path)
+    assert problem.startswith(f"{source}: has a test")
