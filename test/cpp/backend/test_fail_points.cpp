@@ -99,13 +99,8 @@ class FailingSteps : public FailPoints {
     return contains(error, kMessage);
   }
 
-  const ScopedFlag<int64_t> ops_{config().chunk_nodes, 12};
-  int num_raised_ = 0;
-};
-
-TEST_P(FailingSteps, RunInChunks) {
-  step(); // ends in a wait: how long a step is, is known from now on
-  for (int passes : {0, 3, 5}) {
+  // Fails after so many passes of the point.
+  void check(int passes) {
     reset_metrics();
     arm(GetParam(), passes);
     int num_lost = 0;
@@ -114,7 +109,6 @@ TEST_P(FailingSteps, RunInChunks) {
       EXPECT_TRUE(error == "none" || contains(error, kMessage)) << error;
       num_lost += error != "none";
     }
-    EXPECT_EQ(count("Sync/trace full"), 5) << "and the rest";
     EXPECT_EQ(armed_fail_point, FailPoint::kNone) << "it has happened";
     EXPECT_EQ(num_raised_, 1);
     const bool was_needed = GetParam() != FailPoint::kDelivery; // else perhaps a temporary, alive at the cut
@@ -124,6 +118,29 @@ TEST_P(FailingSteps, RunInChunks) {
       expect_equal(result.lazy, result.expected);
     }
     EXPECT_EQ(num_raised_, 0);
+  }
+
+  int num_raised_ = 0;
+};
+
+TEST_P(FailingSteps, RunInChunks) {
+  const ScopedFlag<int64_t> ops(config().chunk_nodes, 12);
+  step(); // ends in a wait: how long a step is, is known from now on
+  for (int passes : {0, 3, 5}) {
+    check(passes);
+    EXPECT_EQ(count("Sync/trace full"), 2 * 5) << "and the rest";
+  }
+}
+
+TEST_P(FailingSteps, AreCutAnywhere) {
+  for (const char* text : {"never", "every:1", "every:7", "random:2"}) {
+    const ScopedFlag<std::string> schedule(config().schedule, text);
+    step();
+    check(/*passes=*/0);
+    if (text != std::string("never")) {
+      check(/*passes=*/5);
+      EXPECT_GE(count("Sync/trace full"), 2 * 80 / 32) << text;
+    }
   }
 }
 
