@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <ATen/ops/lstm_native.h>
 #include <c10/core/GradMode.h>
+#include <torch/library.h>
 
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
@@ -59,7 +60,69 @@ struct Layers {
 };
 
 // What a layer returns in one direction: output, hidden state and cell state.
-std::array<at::Tensor, 3> run_layer(
+using LayerResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// Where gradients are off, the CPU asks oneDNN for an inference, which may round in another way. Jobs run as if they
+// were on, so an inference is an op of its own.
+LayerResult infer_layer_cpu(
+    const at::Tensor& input,
+    at::TensorList params,
+    const at::Tensor& hidden,
+    const at::Tensor& cell,
+    bool reverse,
+    bool has_biases) {
+  const c10::AutoGradMode no_gradients(false);
+  auto [output, next_hidden, next_cell, workspace] = at::mkldnn_rnn_layer(
+      input,
+      params[0],
+      params[1],
+      params[2],
+      params[3],
+      hidden,
+      cell,
+      reverse,
+      /*batch_sizes=*/{},
+      kLstm,
+      hidden.size(-1),
+      /*num_layers=*/1,
+      has_biases,
+      /*bidirectional=*/false,
+      /*batch_first=*/false,
+      /*train=*/false);
+  return {output, next_hidden, next_cell};
+}
+
+LayerResult infer_layer_meta(
+    const at::Tensor& input,
+    at::TensorList /*params*/,
+    const at::Tensor& hidden,
+    const at::Tensor& cell,
+    bool /*reverse*/,
+    bool /*has_biases*/) {
+  const at::Tensor output = at::empty({input.size(0), input.size(1), hidden.size(-1)}, input.options());
+  return {output, at::empty_like(hidden), at::empty_like(cell)};
+}
+
+TORCH_LIBRARY_FRAGMENT(lazyplug, m) {
+  m.def(
+      "lstm_layer_inference(Tensor input, Tensor[] params, Tensor hidden, Tensor cell, bool reverse, bool has_biases) "
+      "-> (Tensor, Tensor, Tensor)");
+}
+TORCH_LIBRARY_IMPL(lazyplug, CPU, m) {
+  m.impl("lstm_layer_inference", infer_layer_cpu);
+}
+TORCH_LIBRARY_IMPL(lazyplug, Meta, m) {
+  m.impl("lstm_layer_inference", infer_layer_meta);
+}
+
+const auto& infer_layer() {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("lazyplug::lstm_layer_inference", "")
+                             .typed<decltype(infer_layer_cpu)>();
+  return op;
+}
+
+LayerResult run_layer(
     const Layers& layers,
     int64_t index,
     const at::Tensor& input,
@@ -67,6 +130,9 @@ std::array<at::Tensor, 3> run_layer(
     const at::Tensor& cell) {
   const auto params = layers.params_of(index);
   const bool reverse = index % layers.directions() == 1;
+  if (!c10::GradMode::is_enabled()) {
+    return infer_layer().call(input, params, hidden, cell, reverse, layers.has_biases);
+  }
   auto [output, next_hidden, next_cell, workspace] = at::mkldnn_rnn_layer(
       input,
       params[0],

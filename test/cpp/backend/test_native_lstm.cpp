@@ -120,10 +120,27 @@ TEST_F(NativeLstm, NorIsItAskedIfTheUserSaysSo) {
   at::globalContext().setUserEnabledMkldnn(true);
 }
 
-// There the CPU asks oneDNN for an inference, which may round in another way.
-TEST_F(NativeLstm, WithoutGradientsToo) {
+// The CPU then asks oneDNN for an inference, which may round in another way.
+TEST_F(NativeLstm, LayersWithoutGradientsAreInferences) {
   const c10::InferenceMode no_gradients;
-  check({.num_layers = 2}, 2, expect_equal);
+  for (const bool has_biases : {false, true}) {
+    reset_metrics();
+    check({.num_layers = 3, .has_biases = has_biases, .bidirectional = true, .batch_first = true}, 0, expect_same);
+    EXPECT_EQ(count("lazy::lstm_layer_inference"), 6);
+  }
+}
+
+TEST_F(NativeLstm, LargeInferencesToo) {
+  const c10::AutoGradMode no_gradients(false);
+  const at::Tensor input = at::randn({9, 8, 64});
+  const at::Tensor state = at::zeros({2, 8, 64});
+  Arguments arguments{input, {state, state}, {}};
+  for (int i = 0; i < 4; ++i) {
+    arguments.params.push_back(at::randn({256, 64}) / 8);
+  }
+  const Settings settings{.num_layers = 2, .has_biases = false};
+  expect_same(std::get<0>(run(on_device(arguments), settings)), std::get<0>(run(arguments, settings)));
+  EXPECT_EQ(count("lazy::lstm_layer_inference"), 2);
 }
 
 // What the gradients are is tested in Python, which autograd needs for devices.
