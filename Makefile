@@ -110,9 +110,10 @@ CONFORMANCE_JSON ?= build/conformance.jsonl
 conformance: build $(VENV)/installed-test
 	PYTHONPATH=test $(BIN)/python -m conformance --json $(CONFORMANCE_JSON) $(CONFORMANCE)
 
-# Random programs on the lazy device and on the CPU: make fuzz N=100000 SEED=1, FUZZ="--blocking --shrink 3".
+# Random programs on the lazy device and on the CPU: make fuzz N=100000 SEED=1, FUZZ="--training --schedule random".
 N ?= 10000
 SEED ?= 1
+FUZZ ?= --mix
 fuzz:
 	cd test && nice $(abspath $(BIN))/python -m fuzz -n $(N) --seed $(SEED) --save ../build/fuzz $(FUZZ)
 .PHONY: fuzz

@@ -14,9 +14,8 @@ import time
 
 import torch
 
-from . import emit, worker
+from . import programs, worker
 from .program import Program
-from .shrink import Shrinker
 
 # Forked from this process, which has everything imported already. It must never run a program itself: neither the
 # device nor autograd's threads survive a fork.
@@ -57,7 +56,7 @@ class Worker:
         os.close(descriptor)
         self.shared = worker.Shared(_processes)
         self.connection, theirs = _processes.Pipe()
-        args = (self.shared, driver.counter, driver.last, driver.device, driver.blocking, theirs, self.stderr)
+        args = (self.shared, driver.counter, driver.last, driver.device, driver.campaign, theirs, self.stderr)
         self.process = _processes.Process(target=worker.serve, args=args, daemon=True)
         self.process.start()
         theirs.close()
@@ -75,8 +74,8 @@ class Worker:
 class Driver:
     """Runs the seeds from `first` up to `last`; `failures` has one dictionary for each that failed."""
 
-    def __init__(self, first, last, device="lazy", blocking=False, jobs=1, timeout=20.0):
-        self.first, self.last, self.device, self.blocking, self.timeout = first, last, device, blocking, timeout
+    def __init__(self, first, last, campaign, device="lazy", jobs=1, timeout=20.0):
+        self.first, self.last, self.campaign, self.device, self.timeout = first, last, campaign, device, timeout
         self.counter = _processes.Value("q", first)
         self.failures, self.finished = [], 0
         self.start = self.told = time.monotonic()
@@ -132,16 +131,16 @@ class Driver:
 class Judge:
     """Runs one program in a fresh process."""
 
-    def __init__(self, device, blocking, timeout=20.0):
-        self.device, self.blocking, self.timeout = device, blocking, timeout
+    def __init__(self, device, timeout=20.0):
+        self.device, self.timeout = device, timeout
 
     def __call__(self, program):
-        return self.ask(worker.verdict, program, timeout=self.timeout)
+        return self.ask(worker.verdict, program, self.device, timeout=self.timeout)
 
     def ask(self, function, *args, timeout=300.0):
         """What a function of worker.py answers, or the failure that kept it from answering."""
         ours, theirs = _processes.Pipe()
-        process = _processes.Process(target=function, args=(theirs, *args, self.device, self.blocking))
+        process = _processes.Process(target=function, args=(theirs, *args))
         process.start()
         theirs.close()
         answer = self._receive(ours, process, timeout)
@@ -157,24 +156,24 @@ class Judge:
         return {"kind": "crash", "detail": cause_of_death(process), "code": ""}
 
 
-def shrink(failure, device, blocking):
+def shrink(failure, device, campaign):
     """Returns the smallest program found and its failure, or None for it if the seed alone does not fail."""
-    judge = Judge(device, blocking)
-    program = judge.ask(worker.make, failure["seed"])
-    if not isinstance(program, Program):  # it kills the CPU
+    judge = Judge(device)
+    program = judge.ask(worker.send_program, failure["seed"], campaign)
+    if isinstance(program, dict):  # it kills the CPU
         return Program(failure["seed"], ()), None
     first = judge(program)
     if first is None:
         return program, None
     fatal = first["kind"] in ("crash", "timeout")
-    smaller = _shrink_here(judge, program, first) if fatal else judge.ask(worker.shrink, program, first)
-    smallest = judge(smaller) if isinstance(smaller, Program) else None
+    smaller = _shrink_here(judge, program, first) if fatal else judge.ask(worker.shrink, program, first, device)
+    smallest = None if isinstance(smaller, dict) else judge(smaller)
     return (smaller, smallest) if worker.same(smallest, first) else (program, first)
 
 
 def _shrink_here(judge, program, failure):
     """A process for each attempt, because the failing ones die."""
-    return Shrinker(lambda candidate: worker.same(judge(candidate), failure), budget=200).shrink(program)
+    return programs.shrink_with(lambda candidate: worker.same(judge(candidate), failure), program, budget=200)
 
 
 def group_key(failure):
@@ -194,6 +193,6 @@ def choose(failures, each):
 def save(directory, program, failure):
     path = pathlib.Path(directory)
     path.mkdir(parents=True, exist_ok=True)
-    (path / f"seed-{program.seed}.py").write_text(emit.script(program, f"{failure['kind']}: {failure['detail']}"))
+    (path / f"seed-{program.seed}.py").write_text(programs.script(program, f"{failure['kind']}: {failure['detail']}"))
     with open(path / "failures.jsonl", "a") as file:
         print(json.dumps(failure), file=file)

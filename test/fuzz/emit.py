@@ -1,28 +1,25 @@
 """A program as a script that stands alone: it runs on a device, and prints what can be compared."""
 
+from pathlib import Path
+
 import torch
 
+from . import prelude
 from .program import Index, Ref
 
+PRELUDE = Path(prelude.__file__).read_text()
 _HEAD = '''"""{title}"""
 
 import sys
 
-import torch
-import torch.nn.functional as F
+{prelude}
 
 device = sys.argv[1] if len(sys.argv) > 1 else "lazy"
+if device.startswith("lazy"):
+    import torch_lazyplug
 
-
-def second(device):
-    return "lazy:1" if device == "lazy" and torch.lazy.device_count() > 1 else device
-
-
-def mark_step(device, wait=False):
-    if device.startswith("lazy"):
-        import torch_lazyplug
-
-        torch_lazyplug.mark_step(wait=wait)
+    for flag, value in {flags}.items():
+        torch_lazyplug.config.set(flag, value)
 
 
 def show(name):
@@ -101,8 +98,8 @@ def _names(statements):
 
 
 def text(program):
-    """The lines alone."""
-    return "\n".join(lines(program.statements))
+    """The lines alone, and the mode."""
+    return "\n".join([f"# {program.mode}", *lines(program.statements)])
 
 
 def _guarded(statements, raising):
@@ -118,12 +115,16 @@ def _guarded(statements, raising):
 
 def script(program, mismatch=None, raising=()):
     """A whole script; statements in `raising` are expected to raise."""
-    title = f"Seed {program.seed}." + (f" {_oneline(mismatch)}" if mismatch else "")
     body = "\n".join(_guarded(program.statements, raising))
     shows = "\n".join(
         f'if "{name}" in globals():\n    show("{name}")' for name in dict.fromkeys(_names(program.statements))
     )
-    return f"{_HEAD.format(title=title)}{body}\n{shows}\n"
+    head = _HEAD.format(title=title(program, mismatch), prelude=PRELUDE, flags=vars(program.mode))
+    return f"{head}{body}\n{shows}\n"
+
+
+def title(program, mismatch):
+    return f"Seed {program.seed}." + (f" {_oneline(mismatch)}" if mismatch else "")
 
 
 def _oneline(mismatch):

@@ -6,21 +6,10 @@ import re
 
 import torch
 
+from . import prelude
 from .compare import Mismatch, check_metadata, check_observed, check_sharing, check_tensor
+from .mode import applied
 from .program import Ref, Statement, map_arguments, references
-
-
-def second(device):
-    """Another device of the same kind, if there is one."""
-    return f"{device}:1" if device == "lazy" and torch.lazy.device_count() > 1 else device
-
-
-def mark_step(device, wait=False):
-    """Cuts what the device is recording."""
-    if device.startswith("lazy"):
-        import torch_lazyplug
-
-        torch_lazyplug.mark_step(wait=wait)
 
 
 @functools.lru_cache(None)
@@ -34,7 +23,7 @@ def compiled(code):
         text = f"return {text}"
     except SyntaxError:
         pass  # a statement
-    scope = {"torch": torch, "F": torch.nn.functional, "second": second, "mark_step": mark_step}
+    scope = dict(vars(prelude))
     exec(f"def function({', '.join(['device', *names, '*unused'])}):\n    {text}", scope)
     return scope["function"]
 
@@ -110,8 +99,8 @@ def tensors_in(value):
 class Comparison:
     """One run of one program on both sides."""
 
-    def __init__(self, program, device="lazy", blocking=False):
-        self.program, self.blocking = program, blocking
+    def __init__(self, program, device="lazy"):
+        self.program, self.blocking = program, program.mode.launch_blocking
         self.cpu, self.other = Machine("cpu"), Machine(device)
         self.suspects = []
         self.unversioned = set()  # gradients: whether they are added in place depends on who else holds them
@@ -239,18 +228,17 @@ class Comparison:
             raise Mismatch("raises", f"reading {name}: {_told(error)}") from None
 
 
-def run(program, device="lazy", blocking=False):
+def run(program, device="lazy"):
     """The mismatch of a program, or None. Whatever it has left pending is finished, so that it hurts no other."""
-    try:
-        for _ in range(program.runs):
-            Comparison(program, device, blocking).run()
-    except Mismatch as mismatch:
-        return mismatch
-    finally:
-        finish_pending(device)
+    with applied(program.mode, device):
+        try:
+            for _ in range(program.runs):
+                Comparison(program, device).run()
+        except Mismatch as mismatch:
+            return mismatch
     return None
 
 
 def finish_pending(device):
     with contextlib.suppress(Exception):
-        mark_step(device, wait=True)
+        prelude.mark_step(device, wait=True)

@@ -135,9 +135,20 @@ class Generator:
         shape, dtype = self.shape(), self.dtype()
         data = [self._element(dtype) for _ in range(views.numel(shape))]
         ok = self.add("torch.tensor({0}, dtype={1}).reshape({2}).clone().to(device)", data, dtype, shape, results=1)
+        if ok and len(shape) > 1 and self.rng.random() < 0.3:
+            self._lay_out(shape)
         name = f"t{self.created}"
         if ok and self.uses_autograd and dtype.is_floating_point and self.rng.random() < 0.5:
             self.add("{0}.requires_grad_()", Ref(name))
+
+    def _lay_out(self, shape):
+        """The youngest variable in memory of another order."""
+        order = tuple(self.rng.sample(range(len(shape)), len(shape)))
+        inverse = tuple(order.index(dim) for dim in range(len(order)))
+        codes = ["{0}.permute({1}).contiguous().permute({2})", "torch.stack([{0}, {0}], -1)[..., 0]"]
+        if len(shape) == 4:
+            codes += ["{0}.contiguous(memory_format=torch.channels_last)"] * 2
+        self.add(self.rng.choice(codes), Ref(f"t{self.created}"), order, inverse, results=1)
 
     def _element(self, dtype):
         rng = self.rng
@@ -497,7 +508,7 @@ class Generator:
             family = Generator.view
         family(self)
 
-    def program(self, seed):
+    def program(self, seed, mode):
         rng = self.rng
         for _ in range(rng.randint(2, 3)):
             self.leaf()
@@ -512,7 +523,7 @@ class Generator:
         for row in features:
             featured.add_feature(self, row)
         late = rng.random() < 0.5
-        return Program(seed, tuple(self.blocks[0]), 2 if rng.random() < 0.25 else 1, late)
+        return Program(seed, tuple(self.blocks[0]), 2 if rng.random() < 0.25 else 1, mode, late)
 
 
 INDEX_READS = [
@@ -620,5 +631,5 @@ def _is_castable(tensor, dtype):
     return low > -100 and high < 100 and (dtype is not torch.uint8 or low >= 0)
 
 
-def generate(seed):
-    return Generator(seed).program(seed)
+def generate(seed, mode):
+    return Generator(seed).program(seed, mode)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from .mode import Mode
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -39,6 +41,7 @@ class Program:
     seed: int
     statements: tuple[Statement, ...]
     runs: int = 1  # the second time, everything is in the caches
+    mode: Mode = Mode()
     read_errors_late: bool = False  # a result that cannot be computed is read at the end, instead of at once
 
 

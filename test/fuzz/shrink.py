@@ -29,9 +29,8 @@ class Shrinker:
         return self.budget > 0 and self.fails(candidate)
 
     def _simplify_run(self, program):
-        for candidate in (replace(program, runs=1), replace(program, read_errors_late=False)):
-            if candidate != program and self._try(candidate):
-                program = candidate
+        while found := next((c for c in _simpler_runs(program) if c != program and self._try(c)), None):
+            program = found
         return program
 
     def _remove(self, program, statements, rebuild):
@@ -59,6 +58,11 @@ class Shrinker:
             else:
                 place += 1
         return program
+
+
+def _simpler_runs(program):
+    modes = [replace(program, mode=mode) for mode in program.mode.simpler()]
+    return [replace(program, runs=1), replace(program, read_errors_late=False), *modes]
 
 
 def _simpler(statement):

@@ -8,9 +8,7 @@ import warnings
 
 import torch
 
-from .execute import run
-from .generate import generate
-from .shrink import Shrinker
+from .programs import make, run, shrink_with
 
 # Upon this signal, a worker writes its stack to its standard error.
 TELL = signal.SIGUSR1
@@ -25,7 +23,7 @@ class Shared:
         self.done = processes.Value("q", 0, lock=False)
 
 
-def prepare(blocking, stderr=None):
+def prepare(stderr=None):
     if stderr:
         descriptor = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, 2)
@@ -35,12 +33,11 @@ def prepare(blocking, stderr=None):
     import torch_lazyplug
 
     torch_lazyplug.config.set_fallback("silent")
-    torch_lazyplug.config.set_launch_blocking(blocking)
 
 
-def serve(shared, counter, last, device, blocking, connection, stderr):
+def serve(shared, counter, last, device, campaign, connection, stderr):
     """Takes seeds from the counter; sends what does not match."""
-    prepare(blocking, stderr)
+    prepare(stderr)
     while True:
         with counter.get_lock():
             seed = counter.value
@@ -48,7 +45,7 @@ def serve(shared, counter, last, device, blocking, connection, stderr):
         if seed >= last:
             return connection.send(None)
         shared.since.value, shared.seed.value = time.monotonic(), seed
-        mismatch = run(generate(seed), device, blocking)
+        mismatch = run(make(seed, campaign), device)
         shared.done.value += 1
         if mismatch is not None:
             connection.send(describe(seed, mismatch))
@@ -59,31 +56,31 @@ def describe(seed, mismatch):
     return {"seed": seed, "kind": mismatch.kind, "detail": mismatch.detail, "code": code}
 
 
-def make(connection, seed, device, blocking):
-    prepare(blocking, os.devnull)
-    connection.send(generate(seed))
+def send_program(connection, seed, campaign):
+    prepare(os.devnull)
+    connection.send(make(seed, campaign))
 
 
-def verdict(connection, program, device, blocking):
+def verdict(connection, program, device):
     """For the shrinker: one program, in a process of its own."""
-    prepare(blocking, os.devnull)
-    mismatch = run(program, device, blocking)
+    prepare(os.devnull)
+    mismatch = run(program, device)
     connection.send(None if mismatch is None else describe(program.seed, mismatch))
 
 
-def shrink(connection, program, failure, device, blocking):
+def shrink(connection, program, failure, device):
     """The same for a failure that kills no process: all attempts in this one."""
-    prepare(blocking, os.devnull)
+    prepare(os.devnull)
     import torch_lazyplug
 
     # What a run has taught about strides must not make the next one right.
     torch_lazyplug.config.set("signature_cache_size", 1)
 
     def fails(candidate):
-        mismatch = run(candidate, device, blocking)
+        mismatch = run(candidate, device)
         return mismatch is not None and same(describe(program.seed, mismatch), failure)
 
-    connection.send(Shrinker(fails, budget=3000).shrink(program))
+    connection.send(shrink_with(fails, program, budget=3000))
 
 
 def same(found, wanted):

@@ -1,0 +1,156 @@
+"""Runs a training program on the CPU and on the device, as it is and uncut, and compares what it noted."""
+
+import torch
+
+from ..compare import IGNORED, Mismatch
+from ..mode import Mode, applied
+from . import prelude
+from .source import DTYPES, default_dtype
+
+NOISE = {"float32": 1e-6, "float64": 1e-15}
+TOLERANCE = {"float32": 1e-4, "float64": 1e-10}
+
+
+class Note:
+    """What a program has seen at some place."""
+
+    def __init__(self, name, value):
+        self.name, self.text = name, value if isinstance(value, str) else ""
+        self.stride = _stride(value) if isinstance(value, torch.Tensor) else None
+        self.numbers = None if value is None or self.text else torch.as_tensor(value).detach().cpu().clone()
+
+    def properties(self):
+        numbers = self.numbers
+        return self.stride, self.name, None if numbers is None else (numbers.dtype, tuple(numbers.shape))
+
+    def bits(self):
+        return self.text or (None if self.numbers is None else self.numbers.contiguous().numpy().tobytes())
+
+
+def _stride(tensor):
+    """Of what has elements next to each other."""
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+
+
+class Recording:
+    """One run: the notes, and the error that ended it."""
+
+    def __init__(self, program, device, mode=None, noise=0.0):
+        self.notes, self.error = [], None
+        prelude.NOISE = noise
+        with default_dtype(DTYPES[program.dtype]), applied(mode or Mode(), device):
+            try:
+                _function(program.text)(device, lambda name, value: self.notes.append(Note(name, value)))
+            except Exception as error:  # noqa: BLE001  (any kind: its kind is what is compared)
+                self.error = error.with_traceback(None)
+
+
+def _function(text):
+    scope = dict(vars(prelude))
+    exec(text, scope)
+    return scope["program"]
+
+
+def _check_course(expected, actual, than):
+    """Both ended in the same way, and looked at the same places."""
+    kinds = [type(recording.error).__name__ for recording in (expected, actual)]
+    if kinds[0] != kinds[1]:
+        raise Mismatch("raises", f"{kinds[1]}: {actual.error}, {than} {kinds[0]}: {expected.error}")
+    for wanted, got in zip(expected.notes, actual.notes, strict=False):
+        kind = "stride" if wanted.properties()[1:] == got.properties()[1:] else "properties"
+        if wanted.properties() != got.properties() and kind not in IGNORED:
+            raise Mismatch(kind, f"{got.properties()}, {than} {wanted.properties()}")
+    if len(expected.notes) != len(actual.notes):
+        raise Mismatch("notes", f"{len(actual.notes)}, {than} {len(expected.notes)}")
+
+
+def _difference(wanted, got):
+    """The largest one, or None if only one side is a number somewhere."""
+    difference = (wanted.double() - got.double()).abs()
+    differs = difference.isnan() & ~(wanted.isnan() & got.isnan()) & ~(wanted == got)
+    return None if differs.any() else difference.nan_to_num(0.0).max().item()
+
+
+def _size(numbers):
+    return numbers.double().abs().nan_to_num(0.0, posinf=0.0).max().item()
+
+
+class Tolerance:
+    """How far numbers may be from the CPU's: as far as they go when the data are changed in the last bits."""
+
+    def __init__(self, program, expected):
+        self.program, self.expected, self.noisy = program, expected, None
+
+    def allows(self, place, got):
+        wanted = self.expected.notes[place].numbers
+        if wanted is None or wanted.numel() == 0:
+            return True
+        difference = _difference(wanted, got)
+        if difference is not None and difference <= TOLERANCE[self.program.dtype] * _size(wanted):
+            return True
+        effect = self._effect(place, wanted)
+        return effect is None or (difference is not None and difference <= 100 * effect)
+
+    def _effect(self, place, wanted):
+        """Of a little noise; None if it can do anything."""
+        if self.noisy is None:
+            self.noisy = Recording(self.program, "cpu", noise=NOISE[self.program.dtype])
+        if len(self.noisy.notes) <= place:
+            return None
+        return _difference(wanted, self.noisy.notes[place].numbers)
+
+
+def _check_numbers(program, expected, actual):
+    tolerance = Tolerance(program, expected)
+    for place, (wanted, got) in enumerate(zip(expected.notes, actual.notes, strict=True)):
+        if wanted.bits() != got.bits() and not tolerance.allows(place, got.numbers):
+            raise Mismatch("values", f"note {place}: {wanted.name} is {_told(got)}, on the CPU {_told(wanted)}")
+
+
+def _is_near(wanted, got):
+    if wanted.numbers is None or got.numbers is None:
+        return False
+    difference = _difference(wanted.numbers, got.numbers)
+    return difference is not None and difference <= 1e-4 * _size(wanted.numbers)
+
+
+def _differing_bits(expected, actual):
+    """The first difference, or None."""
+    for place, (wanted, got) in enumerate(zip(expected.notes, actual.notes, strict=True)):
+        if wanted.bits() != got.bits():
+            kind = "schedule rounding" if _is_near(wanted, got) else "schedule"
+            return Mismatch(kind, f"note {place}: {wanted.name} is {_told(got)}, uncut {_told(wanted)}")
+    return None
+
+
+def _told(note):
+    return note.text or (None if note.numbers is None else note.numbers.tolist())
+
+
+def check(program, device):
+    """Raises a Mismatch, unless all goes as on the CPU."""
+    expected = Recording(program, "cpu")
+    uncut = Recording(program, device, program.mode.uncut())
+    _check_course(expected, uncut, "on the CPU")
+    _check_numbers(program, expected, uncut)
+    if program.mode != program.mode.uncut():
+        actual = Recording(program, device, program.mode)
+        _check_course(uncut, actual, "uncut")
+        if _differing_bits(uncut, actual):
+            _check_again(program, device, actual)
+
+
+def _check_again(program, device, actual):
+    """Uncut once more: the first run may have taught strides, with which kernels round otherwise."""
+    mismatch = _differing_bits(Recording(program, device, program.mode.uncut()), actual)
+    if mismatch:
+        raise mismatch
+
+
+def run(program, device="lazy"):
+    """The mismatch of a program, or None."""
+    try:
+        check(program, device)
+    except Mismatch as mismatch:
+        return mismatch
+    return None

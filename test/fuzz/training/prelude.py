@@ -1,0 +1,99 @@
+from concurrent.futures import ThreadPoolExecutor
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint  # noqa: F401  (programs use it)
+
+from ..prelude import F, mark_step, torch  # noqa: F401
+
+NOISE = 0.0  # relative; what rounding does to a program shows when its data are changed a little
+
+
+def data(shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=generator)
+    if NOISE:
+        values *= 1 + NOISE * torch.randn(shape, generator=generator.manual_seed(seed + 1))
+    return values
+
+
+def integers(high, shape, seed):
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def followed(h):
+    """With a gradient: without one, the CPU's backward kernel of group norms crashes on channels-last tensors."""
+    return h if h.requires_grad else h.detach().requires_grad_()
+
+
+class Scale(nn.Module):
+    def __init__(self, *shape):
+        super().__init__()
+        self.weight = nn.Parameter(data(shape, 5) * 0.5 + 1)
+
+    def forward(self, h):
+        return h * self.weight
+
+
+class Running(nn.Module):
+    """Follows the mean of what passes, in a buffer that is written in place."""
+
+    def __init__(self, momentum):
+        super().__init__()
+        self.momentum = momentum
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, h):
+        with torch.no_grad():
+            self.mean.mul_(1 - self.momentum).add_(h.mean(), alpha=self.momentum)
+        return h - self.mean
+
+
+class Halved(torch.autograd.Function):
+    """Its backward pass reads what it saved through a transposed view."""
+
+    @staticmethod
+    def forward(ctx, h):
+        ctx.save_for_backward(h)
+        return h * h * 0.5
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (h,) = ctx.saved_tensors
+        return (gradient.transpose(0, -1) * h.transpose(0, -1)).transpose(0, -1)
+
+
+def side_loop(device, seed, steps):
+    """A training loop of its own, for another thread."""
+    weight = data((3, 4), seed).to(device).requires_grad_()
+    h = data((2, 3), seed + 2).to(device)
+    losses = []
+    for _ in range(steps):
+        loss = F.layer_norm(h @ weight, (4,)).tanh().pow(2).sum() + weight.std()
+        (gradient,) = torch.autograd.grad(loss, weight)
+        with torch.no_grad():
+            weight -= 0.02 * gradient
+        losses.append(loss.item())
+    return [*losses, weight.detach()]
+
+
+def started(function):
+    """Runs in a thread; calling the result waits, and returns what the function did, or raises its error."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    return future.result
+
+
+def in_thread(function):
+    return started(function)()
+
+
+def report(note, modules, optimizer):
+    for name, parameter in modules.named_parameters():
+        note(name, parameter)
+        note(f"{name}.grad", parameter.grad)
+    for name, buffer in modules.named_buffers():
+        note(name, buffer)
+    for number, state in enumerate(optimizer.state.values() if optimizer else ()):
+        for name, value in state.items():
+            note(f"state {number} {name}", value)
