@@ -1,7 +1,6 @@
 #include "backend/fallback.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_set>
 
 #include "backend/journal.h"
@@ -9,6 +8,7 @@
 #include "backend/sync_cause.h"
 #include "backend/sync_debug.h"
 #include "common/config.h"
+#include "common/fork_safe_mutex.h"
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "device/generator.h"
@@ -116,9 +116,9 @@ class CpuCall {
 };
 
 bool first_time(const OpInfo& op) {
-  static std::mutex mutex;
+  static ForkSafeMutex mutex;
   static auto* warned = new std::unordered_set<const OpInfo*>();
-  const std::lock_guard<std::mutex> lock(mutex);
+  const ForkSafeLock lock(mutex);
   return warned->insert(&op).second;
 }
 

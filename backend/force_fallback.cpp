@@ -3,10 +3,10 @@
 #include <fnmatch.h>
 
 #include <atomic>
-#include <mutex>
 #include <sstream>
 
 #include "common/config.h"
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
@@ -78,7 +78,7 @@ class ForcedOps {
     if (empty_.load(std::memory_order_relaxed)) {
       return false;
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     for (const std::string& pattern : patterns_) {
       if (matches(pattern, op.name()) || matches(pattern, op.base_name())) {
         return true;
@@ -91,13 +91,13 @@ class ForcedOps {
   void reload() {
     const auto version = config().force_fallback.version();
     Patterns patterns = parse(config().force_fallback.get());
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     patterns_ = std::move(patterns);
     empty_ = patterns_.empty();
     version_.store(version, std::memory_order_release);
   }
 
-  std::mutex mutex_; // guards patterns_
+  ForkSafeMutex mutex_; // guards patterns_
   Patterns patterns_;
   std::atomic<bool> empty_{true};
   std::atomic<uint64_t> version_{static_cast<uint64_t>(-1)};

@@ -2,9 +2,9 @@
 
 #include <chrono>
 #include <deque>
-#include <mutex>
 
 #include "common/config.h"
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
@@ -17,7 +17,7 @@ struct Journal {
     static auto* journal = new Journal();
     return *journal;
   }
-  std::mutex mutex; // guards entries
+  ForkSafeMutex mutex; // guards entries
   std::deque<JournalEntry> entries;
 };
 
@@ -60,7 +60,7 @@ void add_to_journal(
       duration_ns,
       bytes};
   auto& journal = Journal::get();
-  const std::lock_guard<std::mutex> lock(journal.mutex);
+  const ForkSafeLock lock(journal.mutex);
   if (journal.entries.size() == kMaxEntries) {
     journal.entries.pop_front();
   }
@@ -69,13 +69,13 @@ void add_to_journal(
 
 std::vector<JournalEntry> journal() {
   auto& journal = Journal::get();
-  const std::lock_guard<std::mutex> lock(journal.mutex);
+  const ForkSafeLock lock(journal.mutex);
   return {journal.entries.begin(), journal.entries.end()};
 }
 
 void clear_journal() {
   auto& journal = Journal::get();
-  const std::lock_guard<std::mutex> lock(journal.mutex);
+  const ForkSafeLock lock(journal.mutex);
   journal.entries.clear();
 }
 

@@ -1,17 +1,17 @@
 #include "backend/op_registry.h"
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
 #include "backend/op_traits.h"
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 
 const OpInfo& op_info(const c10::OperatorHandle& handle) {
-  static std::mutex mutex;
+  static ForkSafeMutex mutex;
   static auto* ops = new std::unordered_map<c10::OperatorName, std::unique_ptr<const OpInfo>>();
-  const std::lock_guard<std::mutex> lock(mutex);
+  const ForkSafeLock lock(mutex);
   auto& op = (*ops)[handle.operator_name()];
   if (!op) {
     op = std::make_unique<const OpInfo>(handle, traits_of(handle.operator_name()));

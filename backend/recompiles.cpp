@@ -1,9 +1,8 @@
 #include "backend/recompiles.h"
 
-#include <mutex>
-
 #include "backend/journal.h"
 #include "common/config.h"
+#include "common/fork_safe_mutex.h"
 #include "common/logging.h"
 #include "lowering/difference.h"
 #include "lowering/dump.h"
@@ -22,7 +21,7 @@ struct Recompile {
   Difference difference;
 };
 
-std::mutex last_mutex; // guards last_recompile()
+ForkSafeMutex last_mutex; // guards last_recompile()
 Recompile& last_recompile() {
   static auto* last = new Recompile();
   return *last;
@@ -108,12 +107,12 @@ void note_compile(const CachedGraphPtr& graph) {
     log_debug("compiled ", text);
     add_to_journal(JournalKind::kCompile, cause, text, nullptr);
   }
-  const std::lock_guard<std::mutex> lock(last_mutex);
+  const ForkSafeLock lock(last_mutex);
   std::swap(last_recompile(), recompile); // the old one goes without the lock
 }
 
 std::string explain_recompile() {
-  std::unique_lock<std::mutex> lock(last_mutex);
+  std::unique_lock<ForkSafeMutex> lock(last_mutex);
   const Recompile last = last_recompile();
   lock.unlock();
   return describe(last);

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <deque>
 #include <iterator>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "common/config.h"
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
@@ -77,7 +77,7 @@ class VaryingSizes {
     }
     const Hash128 program = shape_of_program(trace);
     Kinds kinds = kinds_in(trace);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     last_compiled_.push_front({program, std::move(kinds)});
     // As much again for what else a step compiles.
     last_compiled_.resize(std::min(last_compiled_.size(), 2 * limit));
@@ -90,13 +90,13 @@ class VaryingSizes {
       return false;
     }
     const Hash128 kind = kind_of(call);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     return varying_.count(kind) != 0 && meet(call.key);
   }
 
   bool varies(const Call& call) {
     const Hash128 kind = kind_of(call);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     count_call();
     return varying_.count(kind) != 0;
   }
@@ -159,7 +159,7 @@ class VaryingSizes {
   }
 
   std::atomic<bool> any_varying_{false};
-  std::mutex mutex_; // guards all members below
+  ForkSafeMutex mutex_; // guards all members below
   std::deque<Compiled> last_compiled_;
   Kinds varying_; // of calls in programs that have too many variants
   // Keys of calls that have run at once: half of a key says where it is, the other half is there, the last one to come

@@ -4,12 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 
@@ -93,16 +94,16 @@ class FlagStorage<std::string> {
   explicit FlagStorage(std::string value) : value_(std::move(value)) {}
 
   std::string load() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     return value_;
   }
   void store(std::string value) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     value_ = std::move(value);
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::string value_;
 };
 

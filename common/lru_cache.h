@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <c10/util/Exception.h>
+
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 
@@ -31,7 +32,7 @@ class LruCache {
   // Counts a hit or a miss; a hit makes the entry the most recent.
   template <typename Q = K>
   std::optional<V> find(const Q& key) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto found = entries_.find(key);
     if (found == entries_.end()) {
       ++misses_;
@@ -46,7 +47,7 @@ class LruCache {
   // make the same value, the first one wins and both use it.
   V insert(const K& key, V value) {
     Evicted evicted;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto [entry, is_new] = entries_.try_emplace(key);
     if (is_new) {
       add(entry, std::move(value));
@@ -60,7 +61,7 @@ class LruCache {
   // Adds the entry or replaces its value.
   void replace(const K& key, V value) {
     Evicted evicted;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto [entry, is_new] = entries_.try_emplace(key);
     if (is_new) {
       add(entry, std::move(value));
@@ -75,7 +76,7 @@ class LruCache {
   // Whether there was such an entry.
   bool erase(const K& key) {
     Evicted evicted;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto found = entries_.find(key);
     if (found == entries_.end()) {
       return false;
@@ -87,14 +88,14 @@ class LruCache {
   // Neither this nor erase() counts as eviction.
   void clear() {
     Entries removed;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     order_.clear();
     removed.swap(entries_);
   }
 
   void set_capacity(size_t capacity) {
     Evicted evicted;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     capacity_ = checked(capacity);
     evicted = evict_excess();
   }
@@ -102,7 +103,7 @@ class LruCache {
   // The values of the `n` entries that were used last, the last one first. Counts as no use.
   std::vector<V> most_recent(size_t n) const {
     std::vector<V> values;
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     for (auto key = order_.begin(); key != order_.end() && values.size() < n; ++key) {
       values.push_back(entries_.find(**key)->second.value);
     }
@@ -144,7 +145,7 @@ class LruCache {
 
   template <typename Read>
   auto read(Read get) const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     return get();
   }
 
@@ -171,7 +172,7 @@ class LruCache {
     return evicted;
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   Entries entries_;
   Order order_;
   size_t capacity_;

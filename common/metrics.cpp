@@ -4,8 +4,9 @@
 #include <iomanip>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <sstream>
+
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
@@ -23,7 +24,7 @@ template <typename Metric>
 class Registry {
  public:
   Metric& get(std::string_view name) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto found = metrics_.find(name);
     if (found != metrics_.end()) {
       return *found->second;
@@ -32,13 +33,13 @@ class Registry {
   }
 
   const Metric* find(std::string_view name) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     const auto found = metrics_.find(name);
     return found == metrics_.end() ? nullptr : found->second.get();
   }
 
   void for_each(const std::function<void(const std::string&, Metric&)>& visit) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    ForkSafeLock lock(mutex_);
     for (const auto& [name, metric] : metrics_) {
       visit(name, *metric);
     }
@@ -59,7 +60,7 @@ class Registry {
   }
 
  private:
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::map<std::string, std::unique_ptr<Metric>, std::less<>> metrics_;
 };
 

@@ -1,8 +1,9 @@
 #include "lowering/warnings.h"
 
-#include <mutex>
 #include <string>
 #include <unordered_set>
+
+#include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
@@ -16,19 +17,19 @@ class ShownTexts {
   }
   void add(const std::string& text) {
     constexpr size_t kMost = 1024;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     if (texts_.size() == kMost) {
       texts_.clear();
     }
     texts_.insert(text);
   }
   bool contains(const std::string& text) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     return texts_.count(text) != 0;
   }
 
  private:
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::unordered_set<std::string> texts_;
 };
 

@@ -1,5 +1,6 @@
 """One object per device, on which the step interface keeps what belongs to the device; anybody may add attributes."""
 
+import os
 import threading
 from typing import Any
 
@@ -38,3 +39,14 @@ def _make(name: str) -> DeviceContext:
         raise RuntimeError(f"expected a lazy device, got '{name}'")
     with _contexts_lock:
         return _contexts.setdefault(name, DeviceContext(name))
+
+
+def _renew_locks() -> None:
+    # In a forked child: threads of the parent may have held them.
+    global _contexts_lock
+    _contexts_lock = threading.Lock()
+    for context in _contexts.values():
+        context.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

@@ -128,6 +128,75 @@ assert y.tolist() == [2, 2]
     )
 
 
+def test_a_child_can_be_asked_whatever_threads_were_doing_at_the_fork():
+    run_fresh(
+        IN_CHILD
+        + """
+import signal, threading
+from torch_lazyplug import closure, config, debug, metrics
+
+sys.setswitchinterval(1e-5)
+config.set_debug(True)
+config.set_fallback("silent")
+x = torch.ones(4, device="lazy")
+done = False
+
+def change_settings():
+    config.set("sync_debug", "default")
+    config.describe()
+
+def report():
+    metrics.metrics_report()
+    metrics.short_report()
+
+def compute():
+    (x * 2).nonzero()
+    debug.events()
+
+def add_closures():
+    closure.add_step_closure(lambda: None, run_async=True)
+    closure.run_step_closures()
+
+def repeat(function):
+    while not done:
+        function()
+
+def ask():
+    signal.alarm(60)  # a child that hangs is ended
+    change_settings()
+    config.set("fallback", "warn")
+    assert config.get("fallback") == "warn"
+    assert metrics.counter_value("FallbackTotal") > 0
+    report()
+    debug.events()
+    metrics.reset()
+    torch_lazyplug.ir_cache.reset()
+    torch.manual_seed(1)
+    add_step = closure.add_step_closure
+    add_step(lambda: None)
+    add_step(lambda: None, run_async=True)
+    closure.run_step_closures()
+    try:
+        x + 1
+    except RuntimeError as error:
+        assert os.environ["BAD_FORK"] in str(error)
+    else:
+        raise AssertionError("the child used the device")
+
+compute()
+threads = [threading.Thread(target=repeat, args=(f,)) for f in (change_settings, report, compute, add_closures)]
+for thread in threads:
+    thread.start()
+failed = [i for i in range(40) if not in_child(ask)]
+done = True
+for thread in threads:
+    thread.join()
+assert not failed, failed
+""",
+        BAD_FORK=BAD_FORK,
+    )
+
+
 def test_child_forked_before_initialization_works():
     run_fresh(
         IN_CHILD

@@ -5,6 +5,7 @@ again, which ``_tls`` lets through. ``_queue_lock`` makes "initialised" and "the
 call is queued that nobody would run. It is never held while foreign code runs.
 """
 
+import os
 import threading
 import traceback
 from collections import deque
@@ -78,6 +79,15 @@ def _run_queued_calls() -> None:
                 return
             call, origin = _queued_calls.popleft()
         _run_queued_call(call, origin)
+
+
+def _renew_locks() -> None:
+    # In a forked child: threads of the parent may have held them.
+    global _lock, _queue_lock
+    _lock, _queue_lock = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _run_queued_call(call: Callable[[], Any], origin: list[str]) -> None:
