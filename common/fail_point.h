@@ -8,6 +8,7 @@ namespace lazyplug {
 
 enum class FailPoint : uint8_t {
   kNone,
+  kThread,     // where a worker starts its thread
   kAllocation, // where a kernel, or the delivery of its result, takes device memory
   kCompile,    // before a graph is looked up or compiled
   kInputs,     // while a job takes its inputs

@@ -4,8 +4,14 @@
 #include <c10/util/thread_name.h>
 
 #include <pthread.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <chrono>
+
+#include "common/fail_point.h"
+#include "common/logging.h"
+#include "common/metrics.h"
 
 namespace lazyplug {
 namespace {
@@ -17,10 +23,24 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPatience(100);
 
 // A batch thread has its share of the processor, but does not take it from the thread that wakes it: that one is
-// recording, and would stand still in the middle of handing over the work.
+// recording, and would stand still in the middle of handing over the work. A policy that somebody has chosen stays.
 void yield_to_recording() {
-  const sched_param parameters{};
-  pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters); // a matter of speed: may fail
+  if (sched_getscheduler(/*this thread*/ 0) == SCHED_OTHER) {
+    const sched_param parameters{};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters); // a matter of speed: may fail
+  }
+}
+
+// Returns what the task throws.
+std::exception_ptr run(const Worker::Task& task) {
+  static Counter& failed = counter("WorkerTaskFailed");
+  try {
+    task();
+    return nullptr;
+  } catch (...) {
+    failed.add();
+    return std::current_exception();
+  }
 }
 
 } // namespace
@@ -35,9 +55,7 @@ Worker::Ticket Worker::submit(Task task, bool wake) {
   const Ticket ticket = ++submitted_;
   const bool notify = wake && !stopped_;
   if (notify) {
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { loop(); });
-    }
+    start_thread();
     awake_ = true;
     called_ = true;
   }
@@ -61,6 +79,19 @@ void Worker::wait(Ticket ticket) {
       task_done_.wait(lock);
     }
   }
+  raise_thrown(ticket, lock);
+}
+
+// Without the lock: an error may be Python's.
+void Worker::raise_thrown(Ticket ticket, Lock& lock) {
+  const auto is_later = [ticket](const Thrown& thrown) { return thrown.ticket > ticket; };
+  const auto end = std::find_if(thrown_.begin(), thrown_.end(), is_later);
+  const std::vector<Thrown> raised(std::make_move_iterator(thrown_.begin()), std::make_move_iterator(end));
+  thrown_.erase(thrown_.begin(), end);
+  lock.unlock();
+  if (!raised.empty()) {
+    std::rethrow_exception(raised.front().error);
+  }
 }
 
 bool Worker::has_run(Ticket ticket) const {
@@ -77,6 +108,20 @@ void Worker::stop() {
   }
   if (thread_.joinable()) {
     thread_.join();
+  }
+}
+
+void Worker::start_thread() {
+  static Counter& refused = counter("WorkerThreadRefused");
+  if (thread_.joinable()) {
+    return;
+  }
+  try {
+    pass(FailPoint::kThread);
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::exception& error) {
+    refused.add();
+    log_info("no thread for ", name_, ", so who waits does its work: ", error.what());
   }
 }
 
@@ -113,11 +158,14 @@ void Worker::run_next(Lock& lock) {
   running_ = true;
   runner_ = std::this_thread::get_id();
   lock.unlock();
-  task();
+  std::exception_ptr error = run(task);
   task = nullptr; // what it holds may need locks to die
   lock.lock();
   running_ = false;
   ++completed_;
+  if (error) {
+    thrown_.push_back({completed_, std::move(error)});
+  }
   awake_ = awake_ && !queue_.empty();
   task_done_.notify_all();
   if (awake_) {

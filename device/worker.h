@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace lazyplug {
 
@@ -20,7 +22,7 @@ namespace lazyplug {
 // while other locks are held; wait() must not be called with one that a task needs.
 class Worker {
  public:
-  using Task = std::function<void()>; // must not throw
+  using Task = std::function<void()>;
   // Position of a task in the order of submission, from 1 on.
   using Ticket = uint64_t;
 
@@ -29,11 +31,13 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker();
 
-  // Appends a task. Without `wake` it stays until somebody waits, or another task is submitted with it.
+  // Appends a task. Without `wake` it stays until somebody waits, or another task is submitted with it; so it does if
+  // the system refuses a thread.
   Ticket submit(Task task, bool wake);
 
   // Returns when the task with this ticket, and with it all before it, has run. Raises if the calling thread is
-  // running a task of this worker.
+  // running a task of this worker. If some of these tasks have thrown, raises the first such error that no earlier
+  // wait has met; the worker goes on.
   void wait(Ticket ticket);
   bool has_run(Ticket ticket) const;
 
@@ -43,15 +47,23 @@ class Worker {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  struct Thrown {
+    Ticket ticket;
+    std::exception_ptr error;
+  };
+
+  void start_thread();
   void loop();
   void await_work(Lock& lock);
   void run_next(Lock& lock);
+  void raise_thrown(Ticket ticket, Lock& lock);
 
   const std::string name_;
   mutable std::mutex mutex_;
   std::condition_variable wake_worker_; // there may be work
   std::condition_variable task_done_;
   std::deque<Task> queue_;
+  std::vector<Thrown> thrown_; // by tasks, in their order, that nobody has waited for since
   Ticket submitted_ = 0;
   Ticket completed_ = 0;
   bool running_ = false;

@@ -3,10 +3,16 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
 #include <atomic>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <vector>
+
+#include "common/fail_point.h"
+#include "common/metrics.h"
 
 namespace lazyplug {
 namespace {
@@ -18,6 +24,24 @@ class WorkerTest : public testing::Test {
       order_.push_back(value);
       threads_.push_back(std::this_thread::get_id());
     };
+  }
+
+  static Worker::Task fail(const char* message) {
+    return [message] { throw std::runtime_error(message); };
+  }
+  // What waiting raises, or "none".
+  std::string error_of_waiting(Worker::Ticket ticket) {
+    try {
+      worker_.wait(ticket);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "none";
+  }
+  void await_without_working(Worker::Ticket ticket) {
+    while (!worker_.has_run(ticket)) {
+      std::this_thread::yield();
+    }
   }
 
   std::vector<int> order_;
@@ -119,6 +143,86 @@ TEST_F(WorkerTest, ManyThreadsSubmitAndWait) {
   }
   worker_.wait(800);
   EXPECT_EQ(done, 800);
+}
+
+// ---- what goes wrong ----
+
+TEST_F(WorkerTest, ATaskThatThrowsOnTheThreadStopsNeitherItNorTheProcess) {
+  const auto failing = worker_.submit(fail("first"), /*wake=*/true);
+  await_without_working(failing);
+  const auto next = worker_.submit(note(1), /*wake=*/true);
+  await_without_working(next);
+  EXPECT_NE(threads_.back(), std::this_thread::get_id());
+  EXPECT_EQ(error_of_waiting(next), "first");
+  EXPECT_EQ(error_of_waiting(next), "none") << "told once";
+}
+
+TEST_F(WorkerTest, ATaskThatThrowsWhereSomebodyWaitsLeavesTheQueueUsable) {
+  const auto failing = worker_.submit(fail("first"), /*wake=*/false);
+  const auto next = worker_.submit(note(1), /*wake=*/false);
+  EXPECT_EQ(error_of_waiting(failing), "first");
+  EXPECT_TRUE(order_.empty());
+  EXPECT_EQ(error_of_waiting(next), "none");
+  await_without_working(worker_.submit(note(2), /*wake=*/true));
+  EXPECT_EQ(order_, std::vector<int>({1, 2}));
+}
+
+TEST_F(WorkerTest, WhoWaitsHearsOfTheFirstErrorUpToItsOwnTaskOnly) {
+  const auto before = worker_.submit(note(1), /*wake=*/false);
+  worker_.submit(fail("first"), /*wake=*/false);
+  const auto second = worker_.submit(fail("second"), /*wake=*/false);
+  const auto third = worker_.submit(fail("third"), /*wake=*/true);
+  await_without_working(third);
+  EXPECT_EQ(error_of_waiting(before), "none");
+  EXPECT_EQ(error_of_waiting(second), "first");
+  EXPECT_EQ(error_of_waiting(second), "none");
+  EXPECT_EQ(error_of_waiting(third), "third");
+}
+
+TEST_F(WorkerTest, TasksThatThrowAreCountedAndWhatTheyHoldIsFreed) {
+  reset_metrics();
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  const auto ticket = worker_.submit(
+      [held = std::move(held)] { throw std::runtime_error(std::to_string(*held)); },
+      /*wake=*/false);
+  EXPECT_EQ(error_of_waiting(ticket), "1");
+  EXPECT_TRUE(watch.expired());
+  EXPECT_EQ(counter_value("WorkerTaskFailed"), 1);
+}
+
+TEST_F(WorkerTest, WithoutAThreadWhoWaitsWorks) {
+  reset_metrics();
+  arm(FailPoint::kThread);
+  worker_.submit(note(1), /*wake=*/true);
+  const auto second = worker_.submit(note(2), /*wake=*/false);
+  EXPECT_EQ(counter_value("WorkerThreadRefused"), 1);
+  worker_.wait(second);
+  EXPECT_EQ(order_, std::vector<int>({1, 2}));
+  EXPECT_EQ(threads_.front(), std::this_thread::get_id());
+  await_without_working(worker_.submit(note(3), /*wake=*/true));
+  EXPECT_NE(threads_.back(), std::this_thread::get_id()) << "it is asked for again";
+}
+
+// ---- scheduling ----
+
+int policy_of_worker_started_under(int policy) {
+  std::promise<int> promise;
+  std::future<int> found = promise.get_future();
+  std::thread([&] {
+    const sched_param parameters{};
+    sched_setscheduler(/*this thread*/ 0, policy, &parameters);
+    Worker worker("test");
+    worker.submit([&] { promise.set_value(sched_getscheduler(0)); }, /*wake=*/true);
+    found.wait();
+  }).join();
+  return found.get();
+}
+
+TEST(WorkerPolicyTest, OnlyTheOrdinaryPolicyIsReplaced) {
+  EXPECT_EQ(policy_of_worker_started_under(SCHED_OTHER), SCHED_BATCH);
+  EXPECT_EQ(policy_of_worker_started_under(SCHED_BATCH), SCHED_BATCH);
+  EXPECT_EQ(policy_of_worker_started_under(SCHED_IDLE), SCHED_IDLE);
 }
 
 } // namespace
