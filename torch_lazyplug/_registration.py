@@ -23,11 +23,12 @@ def register_backend() -> None:
     """Registers the device with PyTorch; does nothing if that has been done."""
     if getattr(torch, "lazy", None) is lazy:
         return
+    # What is pending when the interpreter exits has nobody to look at it. Registered before the step closures, and so
+    # called after them: those that are left may use the device, and differentiate.
+    atexit.register(_C._lazy._shut_down)
     torch.utils.rename_privateuse1_backend("lazy")
     torch._register_device_module("lazy", lazy)
     _redirect_in_tree_functions()
-    # What is pending when the interpreter exits has nobody to look at it.
-    atexit.register(_C._lazy._shut_down)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, for_packed_sequence=True
     )

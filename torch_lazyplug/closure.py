@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -50,6 +51,7 @@ class AsyncClosureHandler(ClosureHandler):
         super().__init__()
         self._max_queue_size = _bound(max_queue_size)
         self._reset()
+        _handlers.add(self)
 
     def _reset(self) -> None:
         self._changed = threading.Condition()
@@ -171,7 +173,8 @@ class AsyncClosureHandler(ClosureHandler):
         )
 
 
-# Handlers with closures left to run, or an error that nobody has seen. They are kept alive for these.
+_handlers: weakref.WeakSet[AsyncClosureHandler] = weakref.WeakSet()
+# Those with closures left to run, or an error that nobody has seen. They are kept alive for these.
 _unfinished: set[AsyncClosureHandler] = set()
 
 
@@ -189,13 +192,13 @@ def _report(error: BaseException) -> None:
 
 
 def _finish_all() -> None:
-    for handler in list(_unfinished):
-        handler._finish(config.get("closure_exit_timeout"))
+    while _unfinished:  # closures may use handlers that were idle
+        _unfinished.pop()._finish(config.get("closure_exit_timeout"))
 
 
 def _forget_all() -> None:
-    # In a forked child: the closures are the parent's, and so are the threads.
-    for handler in _unfinished:
+    # In a forked child: the closures are the parent's, and so are the threads, which may have held any lock.
+    for handler in _handlers:
         handler._reset()
     _unfinished.clear()
 

@@ -369,6 +369,61 @@ def test_closures_that_are_queued_at_exit_run(end):
     assert done.stdout.splitlines() == [f"{i} {2.0 * i}" for i in range(5)]
 
 
+TRAIN = """
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        time.sleep(0.1)
+        return grad * 2
+
+def train(name):
+    time.sleep(0.2)
+    w = torch.ones(3, device="lazy", requires_grad=True)
+    Slow.apply(w).sum().backward()
+    print(name, *w.grad.tolist(), flush=True)
+
+def train_once_more():
+    train("first")
+    add_step_closure(train, ("second",), run_async=True)
+    mark_step()
+
+def train_elsewhere():
+    train("first")
+    torch_lazyplug.closure.AsyncClosureHandler().run(lambda: train("second"))
+
+def train_and_fail():
+    train("first")
+    raise ValueError("broken closure")
+
+def add(closure, *args):
+    add_step_closure(closure, args, run_async=True)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("add(train, 'first')", ["first"]),
+        ("train('early'); add(train, 'first')", ["early", "first"]),
+        ("add(train_once_more)", ["first", "second"]),
+        ("add(train_elsewhere)", ["first", "second"]),
+        ("add(train_and_fail); add(train, 'second')", ["first", "second"]),
+        (
+            "threading.Thread(target=train, args=('beside',)).start(); time.sleep(2); add(train, 'first')",
+            ["beside", "first"],
+        ),
+    ],
+)
+def test_closures_that_run_at_exit_may_differentiate(program, names):
+    done = exit_of(TRAIN + program + "\nmark_step()\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name} 2.0 2.0 2.0" for name in names]
+
+
 def test_exit_reports_errors_that_nobody_has_seen_and_goes_on():
     done = exit_of(
         "def fail():\n    raise ValueError('broken closure')\n"

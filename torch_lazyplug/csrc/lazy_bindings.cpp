@@ -25,12 +25,12 @@ void materialize_storage(const py::object& storage) {
 // force, and with it the process. Autograd's device threads ask for it when they
 // let go of the last backward pass.
 void shut_down() {
-  stop_workers();
   if (is_initialized()) {
     torch::autograd::Engine::get_default_engine().stop();
     // stop() returns just before its threads ask for the GIL a last time.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  stop_workers();
 }
 
 } // namespace
