@@ -106,7 +106,7 @@ std::string tensors_backend(const std::vector<at::Tensor>& tensors) {
 }
 
 bool is_pending(const at::Tensor& tensor) {
-  return lazy_storage_of(tensor).state() == LazyStorageImpl::State::kPending;
+  return DeviceContext::state_of(lazy_storage_of(tensor)) == LazyStorageImpl::State::kPending;
 }
 
 bool is_ready(const at::Tensor& tensor) {

@@ -30,6 +30,12 @@ void wait_and_learn(StreamContext& stream, Worker::Ticket ticket) {
   }
 }
 
+void wait(const DeviceData& data) {
+  if (!data.is_ready()) {
+    without_gil([&] { data.wait(); });
+  }
+}
+
 void raise(const FailurePtr& failure) {
   if (failure && !failure->seen.exchange(true)) {
     rethrow(failure->error);
@@ -89,7 +95,8 @@ Outputs DeviceContext::record(
     c10::ArrayRef<c10::IValue> scalars) {
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_)); // may take the lock
-  return record_locked(stream, signature, args, scalars, Lock(mutex_));
+  Lock lock(mutex_);
+  return record_locked(stream, signature, args, scalars, lock);
 }
 
 std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
@@ -109,7 +116,7 @@ std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
   }
   hits.add();
   std::optional<Predicted> predicted({expected, {}});
-  predicted->outputs = record_locked(stream, predicted->signature, call.tensors(), call.scalars(), std::move(lock));
+  predicted->outputs = record_locked(stream, predicted->signature, call.tensors(), call.scalars(), lock);
   return predicted;
 }
 
@@ -118,8 +125,7 @@ Outputs DeviceContext::record_locked(
     const SignaturePtr& signature,
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
-    Lock lock) {
-  StreamContext::Aftermath aftermath;
+    Lock& lock) {
   const char* location = nullptr;
   if (config().debug.get()) {
     lock.unlock(); // Python's lock comes before ours
@@ -127,11 +133,10 @@ Outputs DeviceContext::record_locked(
     lock.lock();
   }
   make_readable(args, stream, lock);
-  Outputs outputs = stream.record(signature, args, scalars, location, aftermath);
+  Outputs outputs = stream.record(signature, args, scalars, location, lock.aftermath);
   const bool full = stream.is_full();
   lock.unlock();
-  aftermath.remains.clear(); // or whoever writes this memory would have to copy it
-  for (auto& [number, leaf] : aftermath.numbers) {
+  for (auto& [number, leaf] : lock.aftermath.numbers) {
     numbers_.add(number, std::move(leaf));
   }
   if (config().launch_blocking.get()) {
@@ -159,28 +164,27 @@ void DeviceContext::make_readable(c10::ArrayRef<TensorArg> args, const StreamCon
       continue;
     }
     if (storage) {
-      settle(*storage);
+      settle(*storage, lock);
     }
     ++i;
   }
 }
 
 // Takes over what has been computed, and raises its error.
-void DeviceContext::settle(LazyStorageImpl& storage) {
+void DeviceContext::settle(LazyStorageImpl& storage, Lock& lock) {
   if (storage.state_ == LazyStorageImpl::State::kSubmitted && storage.data_->is_ready()) {
-    storage.take_over_data();
+    lock.discard(storage.take_over_data());
   }
   if (!storage.failure_) {
     return;
   }
-  const FailurePtr failure = storage.failure_;
   const bool lost = storage.state_ == LazyStorageImpl::State::kFailed;
-  if (!lost) {
-    storage.failure_ = nullptr;
-  }
+  FailurePtr failure = lost ? storage.failure_ : std::exchange(storage.failure_, nullptr);
   if (!failure->seen.exchange(true) || lost) {
+    lock.unlock();
     rethrow(failure->error);
   }
+  lock.discard({{}, {}, std::move(failure)});
 }
 
 // ---- storages ----
@@ -193,13 +197,17 @@ void DeviceContext::drop_pending(LazyStorageImpl& storage) {
 }
 
 void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
-  Remains remains; // outlives the lock
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   drop_pending(storage);
   storage.epoch_ = 0;
   storage.step_ = 0;
-  storage.failure_ = nullptr;
-  remains = storage.set_available(std::move(memory));
+  lock.discard(storage.set_available(std::move(memory)));
+  lock.discard({{}, {}, std::exchange(storage.failure_, nullptr)});
+}
+
+LazyStorageImpl::State DeviceContext::state_of(const LazyStorageImpl& storage) {
+  const Lock lock(storage.context().mutex_);
+  return storage.state_;
 }
 
 bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
@@ -235,13 +243,13 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   Lock lock(context.mutex_);
   context.end_step(storage, lock);
   while (true) {
-    context.settle(storage);
+    settle(storage, lock);
     switch (storage.state_) {
       case LazyStorageImpl::State::kAvailable:
         return storage.memory_;
       case LazyStorageImpl::State::kUnallocated:
-        storage.set_available(allocate_storage(storage.nbytes(), storage.device().index()));
-        return storage.memory_;
+        allocate(storage, lock);
+        break;
       case LazyStorageImpl::State::kFailed:
         TORCH_INTERNAL_ASSERT(false, "a failed storage without a failure");
       case LazyStorageImpl::State::kPending: {
@@ -252,14 +260,25 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
         break;
       }
       case LazyStorageImpl::State::kSubmitted: {
-        const DeviceDataPtr data = storage.data_;
+        DeviceDataPtr data = storage.data_;
         lock.unlock();
-        wait(*data->worker, data->ticket);
+        wait(*data);
+        data.reset(); // perhaps the last reference
         lock.lock();
         break;
       }
     }
   }
+}
+
+// Without the lock; meanwhile somebody may give the storage contents.
+void DeviceContext::allocate(LazyStorageImpl& storage, Lock& lock) {
+  const size_t nbytes = storage.nbytes();
+  lock.unlock();
+  c10::Storage memory = allocate_storage(nbytes, storage.device().index());
+  lock.lock();
+  const bool is_still_empty = storage.state_ == LazyStorageImpl::State::kUnallocated && storage.nbytes() == nbytes;
+  lock.discard(is_still_empty ? storage.set_available(std::move(memory)) : Discarded{std::move(memory), {}, {}});
 }
 
 c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
@@ -280,11 +299,10 @@ c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
 void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   {
-    Remains remains; // outlives the lock
-    const Lock lock(storage.context().mutex_);
+    Lock lock(storage.context().mutex_);
     if (storage.state_ == LazyStorageImpl::State::kUnallocated || storage.nbytes() == 0) {
       drop_pending(storage);
-      remains = storage.set_unallocated(nbytes);
+      lock.discard(storage.set_unallocated(nbytes));
       return;
     }
   }
@@ -296,10 +314,9 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
 }
 
 void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory) {
-  Remains remains; // outlives the lock
-  const Lock lock(storage.context().mutex_);
+  Lock lock(storage.context().mutex_);
   storage.set_nbytes(memory.nbytes());
-  remains = storage.set_available(memory);
+  lock.discard(storage.set_available(memory));
 }
 
 void DeviceContext::forget(LazyStorageImpl& storage) {

@@ -26,9 +26,10 @@ namespace lazyplug {
 //
 // Locking: `mutex_` guards the traces and every storage of the device; it is
 // held for the few instructions that record a node or queue a job, never while
-// a kernel, a Meta kernel, a deleter or Python runs. A worker's mutex may be
-// taken while it is held, not the other way round. No thread holds the mutexes
-// of two devices.
+// a kernel, a Meta kernel, a deleter or Python runs: whoever waits for it may
+// hold the GIL. So memory is taken, and errors are raised and freed, without
+// it. A worker's mutex may be taken while it is held, not the other way round.
+// No thread holds the mutexes of two devices.
 class DeviceContext {
  public:
   static DeviceContext& get(c10::DeviceIndex index);
@@ -56,6 +57,7 @@ class DeviceContext {
   // Makes the storage available, and returns its memory. Rethrows the error if
   // its contents could not be computed.
   static c10::Storage materialize(LazyStorageImpl& storage);
+  static LazyStorageImpl::State state_of(const LazyStorageImpl& storage);
   // Whether materialize() would find the contents computed.
   static bool is_ready(const LazyStorageImpl& storage);
   // The same for memory that is about to be written in place: nothing that is
@@ -99,7 +101,27 @@ class DeviceContext {
 
  private:
   friend struct DeviceContexts;
-  using Lock = std::unique_lock<std::mutex>;
+
+  // Holds `mutex_`, and what is left to do when it is free again, also if
+  // something raises.
+  class Lock {
+   public:
+    explicit Lock(std::mutex& mutex) : lock_(mutex) {}
+    void lock() {
+      lock_.lock();
+    }
+    void unlock() {
+      lock_.unlock();
+      aftermath.discarded.clear();
+    }
+    void discard(Discarded discarded) {
+      aftermath.discarded.push_back(std::move(discarded));
+    }
+    StreamContext::Aftermath aftermath;
+
+   private:
+    std::unique_lock<std::mutex> lock_; // the last member: the first to go
+  };
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
 
@@ -108,13 +130,14 @@ class DeviceContext {
       const SignaturePtr& signature,
       c10::ArrayRef<TensorArg> args,
       c10::ArrayRef<c10::IValue> scalars,
-      Lock lock);
+      Lock& lock);
   StreamContext& stream(c10::StreamId id);
   std::vector<StreamContext*> streams();
   StreamContext& stream_of(c10::ArrayRef<at::Tensor> tensors);
   void wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, Lock& lock);
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
-  void settle(LazyStorageImpl& storage);
+  static void settle(LazyStorageImpl& storage, Lock& lock);
+  static void allocate(LazyStorageImpl& storage, Lock& lock);
   void end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_pending(LazyStorageImpl& storage);
   Worker::Ticket submit(StreamContext& stream, bool wake);

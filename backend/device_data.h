@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
@@ -32,6 +33,7 @@ struct DeviceData : c10::intrusive_ptr_target {
   void wait() const {
     if (!is_ready()) {
       worker->wait(ticket);
+      TORCH_INTERNAL_ASSERT(is_ready(), "a job has left a result undone");
     }
   }
   bool is_ready() const {

@@ -76,6 +76,7 @@ void LazyStorageImpl::release_resources() {
   context_->forget(*this);
   memory_ = c10::Storage();
   data_ = nullptr;
+  failure_ = nullptr;
   StorageImpl::release_resources();
 }
 
@@ -88,13 +89,13 @@ LazyStorageImpl* LazyStorageImpl::of(c10::StorageImpl& storage) {
   return typeid(storage) == typeid(LazyStorageImpl) ? static_cast<LazyStorageImpl*>(&storage) : nullptr;
 }
 
-Remains LazyStorageImpl::set_pending(StreamContext& stream, Value value, const Geometry* layout) {
-  Remains remains = take_contents();
+Discarded LazyStorageImpl::set_pending(StreamContext& stream, Value value, const Geometry* layout) {
+  Discarded discarded = take_contents();
   stream_ = &stream;
   value_ = value;
   layout_ = layout;
   state_ = State::kPending;
-  return remains;
+  return discarded;
 }
 
 void LazyStorageImpl::set_submitted(DeviceDataPtr data, uint64_t step) {
@@ -103,47 +104,44 @@ void LazyStorageImpl::set_submitted(DeviceDataPtr data, uint64_t step) {
   state_ = State::kSubmitted;
 }
 
-void LazyStorageImpl::take_over_data() {
-  const DeviceDataPtr data = std::move(data_);
-  if (data->memory) {
-    set_available(data->memory);
-    failure_ = data->failure;
+Discarded LazyStorageImpl::take_over_data() {
+  Discarded discarded{{}, std::exchange(data_, nullptr), {}};
+  const DeviceData& data = *discarded.data;
+  if (data.memory) {
+    set_available(data.memory);
   } else {
-    set_failed(data->failure);
+    state_ = State::kFailed;
   }
+  discarded.failure = std::exchange(failure_, data.failure);
+  return discarded;
 }
 
-Remains LazyStorageImpl::take_contents() {
+Discarded LazyStorageImpl::take_contents() {
   if (state_ == State::kAvailable) {
     set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
     set_materializer(materialize_on_access);
   }
-  return {std::exchange(memory_, c10::Storage()), std::exchange(data_, nullptr)};
+  return {std::exchange(memory_, c10::Storage()), std::exchange(data_, nullptr), {}};
 }
 
-Remains LazyStorageImpl::set_available(c10::Storage memory) {
-  Remains remains{std::exchange(memory_, std::move(memory)), std::exchange(data_, nullptr)};
+Discarded LazyStorageImpl::set_available(c10::Storage memory) {
+  Discarded discarded{std::exchange(memory_, std::move(memory)), std::exchange(data_, nullptr), {}};
   if (has_materializer()) {
     clear_materializer();
   }
   // A second pointer to the memory that `memory_` owns.
   set_data_ptr_noswap(c10::DataPtr(memory_.mutable_data(), device()));
   state_ = State::kAvailable;
-  return remains;
+  return discarded;
 }
 
-Remains LazyStorageImpl::set_unallocated(size_t nbytes) {
-  Remains remains = take_contents();
+Discarded LazyStorageImpl::set_unallocated(size_t nbytes) {
+  Discarded discarded = take_contents();
+  discarded.failure = std::exchange(failure_, nullptr);
   set_nbytes(nbytes);
   epoch_ = 0;
-  failure_ = nullptr;
   state_ = State::kUnallocated;
-  return remains;
-}
-
-void LazyStorageImpl::set_failed(FailurePtr failure) {
-  failure_ = std::move(failure);
-  state_ = State::kFailed;
+  return discarded;
 }
 
 bool is_lazy(const at::TensorBase& tensor) {

@@ -14,11 +14,12 @@ namespace lazyplug {
 class DeviceContext;
 class StreamContext;
 
-// What a storage held before a change. To be freed when no lock is held, for
-// the deleter of memory may be anybody's.
-struct Remains {
+// What a storage held before a change. To be freed when no lock is held: the
+// deleter of memory may be anybody's, and an error may be Python's.
+struct Discarded {
   c10::Storage memory;
   DeviceDataPtr data;
+  FailurePtr failure;
 };
 
 // The storage of a lazy tensor. The storage is lazy, not the tensor: tensors on
@@ -76,9 +77,6 @@ class LazyStorageImpl final : public c10::StorageImpl {
   uint64_t id() const {
     return id_;
   }
-  State state() const {
-    return state_;
-  }
 
  private:
   friend class DeviceContext;
@@ -86,14 +84,13 @@ class LazyStorageImpl final : public c10::StorageImpl {
   static constexpr uint32_t kNoSlot = static_cast<uint32_t>(-1);
 
   LazyStorageImpl(size_t nbytes, c10::DataPtr data, DeviceContext& context, bool resizable);
-  Remains set_pending(StreamContext& stream, Value value, const Geometry* layout);
-  Remains set_available(c10::Storage memory);
-  Remains set_unallocated(size_t nbytes);
+  Discarded set_pending(StreamContext& stream, Value value, const Geometry* layout);
+  Discarded set_available(c10::Storage memory);
+  Discarded set_unallocated(size_t nbytes);
   void set_submitted(DeviceDataPtr data, uint64_t step);
-  void set_failed(FailurePtr failure);
-  // Of a submitted storage whose data is ready.
-  void take_over_data();
-  Remains take_contents();
+  // Of a submitted storage whose data is ready: makes it available or failed.
+  Discarded take_over_data();
+  Discarded take_contents();
   // Whether `value_` and `layout_` belong to the trace with this number. Each
   // trace of the process has its own.
   bool in_trace(uint64_t epoch) const {

@@ -94,13 +94,16 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
   auto* storage = LazyStorageImpl::of(&impl);
   const bool written = signature_.writes_operand(index);
   const bool on_cpu = !signature_.on_cpu.empty() && signature_.on_cpu[index];
+  if (impl.key_set().has(c10::DispatchKey::Python)) {
+    return false; // it would be asked for its device and its sizes, under the lock
+  }
   if (on_cpu ? !impl.is_cpu() : !storage || &storage->context() != &context_) {
     return false;
   }
   if (on_cpu && impl.is_wrapped_number()) {
     ranges_.add(impl);
   }
-  if (impl.key_set().has(c10::DispatchKey::Python) || !expected.matches_apart_from_offset(impl) ||
+  if (!expected.matches_apart_from_offset(impl) ||
       (storage && !signature_.written.empty() && shares_written_storage(tensors_, *storage, written))) {
     return false;
   }
@@ -116,9 +119,12 @@ bool PredictedCall::add_operands(const c10::IValue& list, uint32_t count) {
 }
 
 bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& example) {
+  if (!same_type(scalar, example)) {
+    return false;
+  }
   scalars_.push_back(scalar);
   ranges_.add(scalar);
-  return same_type(scalar, example);
+  return true;
 }
 
 } // namespace lazyplug

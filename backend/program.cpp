@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "backend/device_context.h"
+#include "backend/python_hooks.h"
 #include "lowering/runtime_ops.h"
 
 // What is pending, seen from outside: nothing here changes the trace.
@@ -9,11 +10,8 @@ namespace lazyplug {
 namespace {
 
 // Enters a storage that the trace does not know into a program of its own.
-Value add_storage(Trace& trace, const LazyStorageImpl& storage, c10::Storage memory, const c10::TensorImpl& tensor) {
+Value add_leaf(Trace& trace, const LazyStorageImpl& storage, c10::Storage memory, const c10::TensorImpl& tensor) {
   Geometry layout = Geometry::of_storage(tensor, storage.nbytes());
-  if (storage.state() == LazyStorageImpl::State::kUnallocated) {
-    return trace.add_empty(std::move(layout));
-  }
   at::Tensor data = memory ? make_cpu_tensor(std::move(memory), layout) : at::Tensor();
   return trace.add_device_data(std::move(data), std::move(layout), {static_cast<int64_t>(storage.id())});
 }
@@ -68,7 +66,10 @@ Subgraph DeviceContext::program(c10::ArrayRef<at::Tensor> tensors, bool with_dat
   if (with_data) {
     wait_for_data(args, reader, lock);
     make_readable(args, reader, lock);
-    reader.settle_leaves();
+    if (const FailurePtr failure = reader.settle_leaves(lock.aftermath)) {
+      lock.unlock();
+      rethrow(failure->error);
+    }
   }
   std::unordered_map<LazyStorageImpl*, Value> values;
   std::vector<LazyStorageImpl*> known;
@@ -89,7 +90,10 @@ Subgraph DeviceContext::program(c10::ArrayRef<at::Tensor> tensors, bool with_dat
     auto* storage = LazyStorageImpl::of(tensor);
     auto& value = values[storage];
     if (!value.defined()) {
-      value = add_storage(graph.trace, *storage, storage->memory_, *tensor.unsafeGetTensorImpl());
+      const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+      value = storage->state_ == LazyStorageImpl::State::kUnallocated
+                  ? graph.trace.add_empty(Geometry::of_storage(impl, storage->nbytes()))
+                  : add_leaf(graph.trace, *storage, storage->memory_, impl);
     }
     add_root(graph, value, Geometry::of(*tensor.unsafeGetTensorImpl()));
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "backend/device_context.h"
-#include "backend/python_hooks.h"
 #include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -88,7 +87,7 @@ Outputs StreamContext::record(
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {
-    aftermath.remains.push_back(make_pending(*storage, {node, output++}, storage->layout_));
+    aftermath.discarded.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
   cut_policy_.note(signature->hash.lo);
   prediction_.note(signature);
@@ -192,14 +191,14 @@ void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl&
   }
 }
 
-Remains StreamContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
-  Remains remains = storage.set_pending(*this, value, layout);
+Discarded StreamContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
+  Discarded discarded = storage.set_pending(*this, value, layout);
   storage.epoch_ = epoch_;
   if (storage.slot_ == LazyStorageImpl::kNoSlot) {
     storage.slot_ = static_cast<uint32_t>(pending_.size());
     pending_.push_back(weak_reference(storage));
   }
-  return remains;
+  return discarded;
 }
 
 Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
@@ -217,15 +216,19 @@ void StreamContext::drop(LazyStorageImpl& storage) {
   storage.slot_ = LazyStorageImpl::kNoSlot;
 }
 
-void StreamContext::settle_leaves() {
+FailurePtr StreamContext::settle_leaves(Aftermath& aftermath) {
   for (const PendingLeaf& pending : pending_leaves_) {
     TORCH_INTERNAL_ASSERT(pending.data->is_ready(), "a leaf of the trace is still being computed");
     if (pending.data->failure) {
-      rethrow(pending.data->failure->error);
+      return pending.data->failure;
     }
     trace_.leaves()[pending.leaf] = make_cpu_tensor(pending.data->memory, *pending.layout);
   }
+  for (PendingLeaf& pending : pending_leaves_) {
+    aftermath.discarded.push_back({{}, std::move(pending.data), {}});
+  }
   pending_leaves_.clear();
+  return nullptr;
 }
 
 // ---- running ----
@@ -239,15 +242,15 @@ Worker::Ticket StreamContext::submit(bool wake) {
   submitted_place_ = recorded_;
   submitted_bytes_ = trace_.pending_bytes();
   const uint64_t place = submitted_place_;
-  // Shared, because tasks are copyable.
-  auto job = std::make_shared<Job>(take_job());
-  const auto task = [this, place, job, ticket = next_ticket(), delay = schedule().delay(place)] {
-    if (delay.count() != 0) {
-      std::this_thread::sleep_for(delay);
-    }
-    finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, place);
-  };
-  return last_ticket_ = worker_.submit(task, wake);
+  // Shared, because tasks are copyable; held by the task alone, so that it does not die here, under the lock.
+  auto task =
+      [this, place, job = std::make_shared<Job>(take_job()), ticket = next_ticket(), delay = schedule().delay(place)] {
+        if (delay.count() != 0) {
+          std::this_thread::sleep_for(delay);
+        }
+        finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, place);
+      };
+  return last_ticket_ = worker_.submit(std::move(task), wake);
 }
 
 void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {

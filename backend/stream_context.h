@@ -47,7 +47,7 @@ class StreamContext {
   // What is left to do when the lock is no longer held: to free this, and to add
   // these numbers to the device's cache.
   struct Aftermath {
-    c10::SmallVector<Remains, 2> remains;
+    c10::SmallVector<Discarded, 2> discarded;
     c10::SmallVector<std::pair<Number, at::Tensor>, 1> numbers;
   };
 
@@ -80,11 +80,11 @@ class StreamContext {
   void submit_wait(Worker& other, Worker::Ticket ticket);
 
   // Leaves of the trace that earlier jobs compute; settle_leaves() takes their
-  // data over when all of it is ready, or raises the error of one that failed.
+  // data over when all of it is ready, or returns the failure of one of them.
   c10::ArrayRef<PendingLeaf> pending_leaves() const {
     return pending_leaves_;
   }
-  void settle_leaves();
+  FailurePtr settle_leaves(Aftermath& aftermath);
 
   // A storage among the pending ones dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
@@ -140,7 +140,7 @@ class StreamContext {
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   Operand read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
-  Remains make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
+  Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
   Job take_job();
   void finish(JobReport report, Worker::Ticket job, uint64_t place);

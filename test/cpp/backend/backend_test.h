@@ -27,7 +27,7 @@ inline LazyStorageImpl& storage_of(const at::Tensor& tensor) {
 }
 
 inline State state_of(const at::Tensor& tensor) {
-  return storage_of(tensor).state();
+  return DeviceContext::state_of(storage_of(tensor));
 }
 
 inline int64_t count(const char* name) {

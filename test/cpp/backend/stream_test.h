@@ -25,7 +25,7 @@ class StreamTest : public BackendTest {
     }
     StreamContext::Aftermath aftermath;
     const Outputs outputs = stream.record(signature, args, scalars, kLocation, aftermath);
-    num_freed_ = aftermath.remains.size();
+    num_freed_ = aftermath.discarded.size();
     new_numbers_ = aftermath.numbers.size();
     return outputs.empty() ? tensors.front() : outputs.front();
   }
@@ -44,6 +44,11 @@ class StreamTest : public BackendTest {
   at::Tensor fail(const at::Tensor& a) {
     static const OpInfo& op = make_op("lazyplug_backend_test::fail");
     return record(stream_, make_signature(op, {an_operand()}, {floats({2, 3})}), {a}, {});
+  }
+
+  FailurePtr settle_leaves() {
+    StreamContext::Aftermath aftermath;
+    return stream_.settle_leaves(aftermath);
   }
 
   // Runs everything recorded, on this thread.

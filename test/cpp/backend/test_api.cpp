@@ -3,6 +3,9 @@
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"
 
+#include <atomic>
+#include <thread>
+
 namespace lazyplug {
 namespace {
 
@@ -84,6 +87,27 @@ TEST_F(ApiTest, MaterializeLeavesOtherTensorsAlone) {
   EXPECT_EQ(state_of(y), State::kPending);
   materialize(y.storage());
   EXPECT_EQ(state_of(y), State::kAvailable);
+}
+
+// For the thread sanitizer: the state is written by whoever uses the tensor.
+TEST_F(ApiTest, AnyThreadMayAskWhetherATensorIsPending) {
+  at::Tensor y = x + 1;
+  std::atomic<bool> done{false};
+  std::thread asks([&] {
+    while (!done) {
+      is_pending(y);
+      is_ready(y);
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    y.add_(x);
+    materialize(y);
+    EXPECT_FALSE(is_pending(y));
+  }
+  done = true;
+  asks.join();
+  y.add_(x);
+  EXPECT_TRUE(is_pending(y));
 }
 
 } // namespace

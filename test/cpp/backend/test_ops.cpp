@@ -7,6 +7,7 @@ namespace lazyplug::test_ops {
 namespace {
 
 Gate* gate = nullptr;
+std::exception_ptr raised_instead;
 
 at::Tensor meta(const at::Tensor& self) {
   return at::empty_like(self);
@@ -17,6 +18,9 @@ at::Tensor& meta_(at::Tensor& self) {
 }
 
 at::Tensor fail_cpu(const at::Tensor& /*self*/) {
+  if (raised_instead) {
+    std::rethrow_exception(raised_instead);
+  }
   TORCH_CHECK_INDEX(false, "failed on purpose");
 }
 
@@ -144,6 +148,10 @@ at::Tensor& grow_(at::Tensor& self) {
 
 at::Tensor wait(const at::Tensor& self) {
   return typed<Functional>("lazyplug_backend_test::wait").call(self);
+}
+
+void raise_instead(std::exception_ptr error) {
+  raised_instead = std::move(error);
 }
 
 Gate::Gate() {

@@ -3,12 +3,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <future>
 
 namespace lazyplug::test_ops {
 
 at::Tensor fail(const at::Tensor& self); // raises IndexError when it runs
 at::Tensor& fail_(at::Tensor& self);
+void raise_instead(std::exception_ptr error);  // what they raise from now on; null: IndexError again
 at::Tensor same(const at::Tensor& self);       // returns its argument although its schema says it is new
 at::Tensor transposed(const at::Tensor& self); // a copy, with other strides than its Meta kernel says
 at::Tensor no_meta(const at::Tensor& self);    // a copy; has no Meta kernel

@@ -137,9 +137,9 @@ TEST_F(StreamContextTest, LeavesAreSettledWhenTheirJobHasRun) {
   const at::Tensor z = add(y, x);
   ASSERT_EQ(stream_.pending_leaves().size(), 1);
   EXPECT_FALSE(stream_.trace().leaves()[0].defined());
-  EXPECT_TRUE(contains(error_of([&] { stream_.settle_leaves(); }), "still being computed"));
+  EXPECT_TRUE(contains(error_of([&] { settle_leaves(); }), "still being computed"));
   stream_.worker().wait(ticket);
-  stream_.settle_leaves();
+  EXPECT_EQ(settle_leaves(), nullptr);
   EXPECT_TRUE(stream_.pending_leaves().empty());
   EXPECT_TRUE(at::equal(stream_.trace().leaves()[0], cpu * 2));
   run();
@@ -147,14 +147,16 @@ TEST_F(StreamContextTest, LeavesAreSettledWhenTheirJobHasRun) {
   expect_equal(y, cpu * 2);
 }
 
-TEST_F(StreamContextTest, AFailedLeafRaisesWheneverItIsSettledAndSpoilsItsReaders) {
+TEST_F(StreamContextTest, AFailedLeafIsToldWheneverItIsSettledAndSpoilsItsReaders) {
   const at::Tensor failed = fail(x);
   const Worker::Ticket ticket = stream_.submit(/*wake=*/false);
   const at::Tensor reader = add(failed, x);
   const at::Tensor other = add(x, x);
   stream_.worker().wait(ticket);
-  EXPECT_THROW(stream_.settle_leaves(), c10::IndexError);
-  EXPECT_THROW(stream_.settle_leaves(), c10::IndexError);
+  const FailurePtr failure = settle_leaves();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_THROW(std::rethrow_exception(failure->error), c10::IndexError);
+  EXPECT_EQ(settle_leaves(), failure);
   EXPECT_EQ(stream_.pending_leaves().size(), 1);
   run();
   expect_equal(other, cpu * 2);
