@@ -133,10 +133,13 @@ constexpr LeftAloneRow kLeftAlone[] = {
     {"aten::slice_scatter", "composes clone, slice and copy_"},
     {"aten::diagonal_scatter", "composes clone, diagonal and copy_"},
     {"aten::as_strided_scatter", "composes clone, as_strided and copy_"},
+    {"aten::_new_zeros_with_same_feature_meta", "composes zeros, as large as the other's storage, and as_strided"},
     {"aten::_efficientzerotensor", "native"},
     // They may return a conjugate view.
     {"aten::dot", "native"},
     {"aten::vdot", "native"},
+    // The CPU's kernel counts no integers.
+    {"aten::histc", "native"},
     {"aten::_pack_padded_sequence", "composes views and cat; lengths and batch sizes are on the CPU"},
     {"aten::_pack_padded_sequence_backward", "composes views and copies; batch sizes are on the CPU"},
     // There is no CPU kernel.

@@ -61,6 +61,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", native::local_scalar_dense);
   m.impl("dot", native::dot);
   m.impl("vdot", native::vdot);
+  m.impl("histc", native::histc);
+  m.impl("histc.out", native::histc_out);
   m.impl("native_dropout", native::native_dropout);
   m.impl("_scaled_dot_product_fused_attention_overrideable", native::fused_attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", native::fused_attention_backward);

@@ -77,6 +77,11 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
 
+// ---- histc.cpp ----
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);
+at::Tensor&
+histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max, at::Tensor& out);
+
 // ---- dropout.cpp ----
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train);
 

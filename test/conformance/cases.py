@@ -40,6 +40,14 @@ UNINITIALIZED = {
     "resize_as_",
 }
 
+# Their CPU kernels leave memory that they worked in behind their results, in one storage.
+LARGER_ON_CPU = {
+    "nn.functional.binary_cross_entropy",
+    "nn.functional.mse_loss",
+    "nn.functional.smooth_l1_loss",
+    "nn.functional.soft_margin_loss",
+    "nn.functional.unfold",
+}
 
 # Their tensor arguments after the first stay on the CPU, on every device.
 CPU_ARGUMENTS = {"tensor_split"}

@@ -21,7 +21,7 @@ torch._lazy.mark_step = lambda *args, **kwargs: None
 
 @dataclass
 class Difference:
-    kind: str  # error, value, random, dtype, shape, strides, offset, aliasing, device, type, error type, no error
+    kind: str  # error, value, random, dtype, shape, strides, offset, storage, aliasing, device, type, error type, ...
     message: str
 
 
@@ -41,6 +41,7 @@ class TensorLeaf:
     shape: tuple
     stride: tuple | None
     offset: int | None
+    nbytes: int | None  # of the storage
     device: str
     flags: tuple  # layout, conjugate, negative, requires_grad
 
@@ -142,6 +143,7 @@ def _tensor_leaf(tensor, device):
         shape=tuple(tensor.shape),
         stride=tensor.stride() if strided else None,
         offset=tensor.storage_offset() if strided else None,
+        nbytes=tensor.untyped_storage().nbytes() if strided else None,
         device="device under test" if tensor.device.type == device else tensor.device.type,
         flags=flags,
     )
@@ -217,6 +219,7 @@ def _compare_leaf(actual, expected):
         ("offset", "offset"),
         ("device", "device"),
         ("type", "flags"),
+        ("storage", "nbytes"),
     ):
         a, e = getattr(actual, name), getattr(expected, name)
         if a != e:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 import torch
 
 from . import compare
-from .cases import DTYPES, UNINITIALIZED, NotApplicable, cases_of, ops
+from .cases import DTYPES, LARGER_ON_CPU, UNINITIALIZED, NotApplicable, cases_of, ops
 
 metrics = compare.torch_lazyplug.metrics
 
@@ -87,7 +87,10 @@ def _run_case(op, dtype, case, result):
     result.rejected += verdict == "rejected"
     result.inexact += verdict == "inexact"
     result.random += verdict == "random"
-    result.failures += [{"case": case.label, "kind": d.kind, "message": d.message} for d in found]
+    known = {"storage"} if op.name in LARGER_ON_CPU else set()
+    result.failures += [
+        {"case": case.label, "kind": d.kind, "message": d.message} for d in found if d.kind not in known
+    ]
 
 
 def _status(result):
