@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
+from torch_lazyplug.import_hooks import after_import
+
 # Methods with an argument `device`. The chunked loss accumulates in float32 on the CPU, by a table of devices.
 _METHODS: tuple[tuple[type, str], ...] = ((LinearCrossEntropyOptions, "_adjust"),)
 
@@ -20,6 +22,7 @@ def install() -> None:
         method = getattr(owner, name)
         if not hasattr(method, "_lazyplug"):
             setattr(owner, name, _asked_for_the_cpu(method))
+    after_import("torch.nn.attention.flex_attention", _accept_the_device)
 
 
 def _asked_for_the_cpu(method: Any) -> Any:
@@ -32,3 +35,16 @@ def _asked_for_the_cpu(method: Any) -> Any:
 
     wrapper._lazyplug = True  # type: ignore[attr-defined]
     return wrapper
+
+
+def _accept_the_device(flex_attention: Any) -> None:
+    """FlexAttention refuses devices by name, and gradients on the CPU, for want of generated code. What runs here is
+    its eager program, which has both passes."""
+    validate = flex_attention._validate_device
+
+    @functools.wraps(validate)
+    def wrapper(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "lazy":
+            validate(query, key, value)
+
+    flex_attention._validate_device = wrapper
