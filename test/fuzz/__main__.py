@@ -67,9 +67,8 @@ def main():
     driver = Driver(arguments.seed, last, campaign, arguments.device, arguments.jobs, arguments.timeout)
     failures = driver.run()
     seconds = time.monotonic() - start
-    print(
-        f"{arguments.n} programs in {seconds:.0f} s ({arguments.n / seconds:.0f}/s): {len(failures)} failed", flush=True
-    )
+    done = driver.done()
+    print(f"{done} programs in {seconds:.0f} s ({done / seconds:.0f}/s): {len(failures)} failed", flush=True)
     _shrink_all(driver, arguments)
     return bool(failures)
 

@@ -82,6 +82,14 @@ class Driver:
         self.workers = [Worker(self) for _ in range(jobs)]
 
     def run(self):
+        """Until all is done, or somebody interrupts it."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._run()
+        for each in list(self.workers):
+            self._remove(each)
+        return self.failures
+
+    def _run(self):
         while self.workers:
             ready = multiprocessing.connection.wait([w.connection for w in self.workers], timeout=0.5)
             for each in list(self.workers):
@@ -91,7 +99,6 @@ class Driver:
                     detail = f"more than {self.timeout} s: {whereabouts(each.process, each.stderr)}"
                     self._bury(each, "timeout", detail)
             self._report()
-        return self.failures
 
     def _receive(self, each):
         try:

@@ -37,6 +37,7 @@ def prepare(stderr=None):
 
 def serve(shared, counter, last, device, campaign, connection, stderr):
     """Takes seeds from the counter; sends what does not match."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends it
     prepare(stderr)
     while True:
         with counter.get_lock():
