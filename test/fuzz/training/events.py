@@ -47,7 +47,7 @@ def read(draw, phase):
         "bool(({0} > 0).any())",
     ]
     forms += [
-        "{0}.detach().cpu().t_() if {0}.dim() == 2 else {0}",
+        "{0}.detach().clone().t_() if {0}.dim() == 2 else {0}",
         "{0}.detach().clone()",
         "{0}.detach().abs().max().item()",
     ]
