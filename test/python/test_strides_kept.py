@@ -41,7 +41,8 @@ def test_group_norm_gradient_after_channels_last_convolution(schedule):
         return h.grad.contiguous()
 
     x, w, t = torch.randn(2, 16, 32, 32), channels_last(16, 16, 3, 3), torch.randn(2, 16, 32, 32)
-    both(gradient, x, w, t)
+    # Autograd's formula makes everything contiguous first, except on the CPU: its sums are in another order.
+    both(gradient, x, w, t, atol=1e-6)
 
 
 def test_attention_after_channels_last_convolution(schedule):
