@@ -39,9 +39,18 @@ def failed():
     torch_lazyplug.mark_step(wait=False)
     return y
 
+lost = failed()
+assert raised(lost.tolist)
+
 def use():
-    y = failed()
-    assert raised(y.tolist) and raised(lambda: y + 1) and raised(lambda: y.add_(1))
+    assert raised(lambda: lost + 1) and raised(lambda: lost.add_(1)) and raised(lambda: lost[:4].neg_())
+
+def read():
+    assert raised(lost.tolist) and raised(lost.sum) and raised(lost.data_ptr)
+
+def die():  # while Python's lock is held: PyTorch lets go of it for tensors, but not for storages
+    for _ in range(100):
+        (x * 2).untyped_storage()
 
 def overwrite():
     y = failed()
@@ -103,9 +112,10 @@ assert (x + 1).tolist() == [2] * 8
 @pytest.mark.parametrize(
     "functions",
     [
-        "use, use, differentiate, differentiate",
-        "overwrite, resize, free, write_in_vain",
-        "use, free, wait, differentiate",
+        "use, read, die, die",
+        "overwrite, overwrite, die",
+        "resize, free, write_in_vain, die",
+        "differentiate, differentiate, wait, die",
     ],
 )
 def test_errors_of_python_hang_nobody(functions):
