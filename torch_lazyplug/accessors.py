@@ -5,7 +5,6 @@ memory behind its back, so each is wrapped: for a lazy tensor or storage it firs
 a storage reads nothing, so ``Tensor.untyped_storage`` needs no wrapper and costs no synchronisation.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from torch_lazyplug import _C
+from torch_lazyplug._wrapping import wrap_attribute
 
 Accessor = Callable[..., Any]
 
@@ -37,8 +37,6 @@ _STORAGE_PAIR_METHODS = ("_swap_data_ptr_", "copy_")
 
 def install() -> None:
     """Wraps the accessors; does nothing if that has been done."""
-    if hasattr(torch.Tensor.data_ptr, "__wrapped__"):
-        return
     _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
     _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
     _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
@@ -46,11 +44,10 @@ def install() -> None:
 
 def _wrap(owner: Any, names: tuple[str, ...], wrapper: Callable[[Accessor], Accessor]) -> None:
     for name in names:
-        setattr(owner, name, wrapper(getattr(owner, name)))
+        wrap_attribute(owner, name, wrapper)
 
 
 def _tensor_method(accessor: Accessor) -> Accessor:
-    @functools.wraps(accessor)
     def wrapper(tensor: torch.Tensor) -> Any:
         if has_torch_function_unary(tensor):
             return handle_torch_function(wrapper, (tensor,), tensor)
@@ -63,7 +60,6 @@ def _tensor_method(accessor: Accessor) -> Accessor:
 
 
 def _storage_method(accessor: Accessor) -> Accessor:
-    @functools.wraps(accessor)
     def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         _materialize_storage(storage)
         return accessor(storage, *args, **kwargs)
@@ -72,7 +68,6 @@ def _storage_method(accessor: Accessor) -> Accessor:
 
 
 def _storage_pair_method(accessor: Accessor) -> Accessor:
-    @functools.wraps(accessor)
     def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         for argument in (storage, *args, *kwargs.values()):
             if isinstance(argument, torch.UntypedStorage):

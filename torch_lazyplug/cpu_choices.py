@@ -4,12 +4,12 @@ The CPU's kernels run our graphs, so what PyTorch has found to be the best or th
 device; what it chooses for devices that it has never heard of is not.
 """
 
-import functools
 from typing import Any
 
 import torch
 from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
+from torch_lazyplug._wrapping import Function, wrap_attribute
 from torch_lazyplug.import_hooks import after_import
 
 # Methods with an argument `device`. The chunked loss accumulates in float32 on the CPU, by a table of devices.
@@ -19,32 +19,28 @@ _METHODS: tuple[tuple[type, str], ...] = ((LinearCrossEntropyOptions, "_adjust")
 def install() -> None:
     """Has these methods choose as for the CPU; does nothing if that has been done."""
     for owner, name in _METHODS:
-        method = getattr(owner, name)
-        if not hasattr(method, "_lazyplug"):
-            setattr(owner, name, _asked_for_the_cpu(method))
-    after_import("torch.nn.attention.flex_attention", _accept_the_device)
+        wrap_attribute(owner, name, _asked_for_the_cpu)
+    after_import(
+        "torch.nn.attention.flex_attention", lambda module: wrap_attribute(module, "_validate_device", _accepting)
+    )
 
 
 def _asked_for_the_cpu(method: Any) -> Any:
-    @functools.wraps(method)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
         if device is not None and device.type == "lazy":
             kwargs["device"] = torch.device("cpu")
         return method(*args, **kwargs)
 
-    wrapper._lazyplug = True  # type: ignore[attr-defined]
     return wrapper
 
 
-def _accept_the_device(flex_attention: Any) -> None:
+def _accepting(validate: Function) -> Function:
     """FlexAttention refuses devices by name, and gradients on the CPU, for want of generated code. What runs here is
     its eager program, which has both passes."""
-    validate = flex_attention._validate_device
 
-    @functools.wraps(validate)
     def wrapper(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         if query.device.type != "lazy":
             validate(query, key, value)
 
-    flex_attention._validate_device = wrapper
+    return wrapper

@@ -5,26 +5,26 @@ has no storages. Ours has, so plain tensors are copied as on the CPU; everything
 """
 
 import copy
-import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torch_lazyplug._wrapping import wrap_attribute
+
 
 def install() -> None:
     """Wraps ``torch.Tensor.__deepcopy__``; does nothing if that has been done."""
-    original = torch.Tensor.__deepcopy__
-    if getattr(original, "_lazyplug", False):
-        return
+    wrap_attribute(torch.Tensor, "__deepcopy__", _with_storage)
 
-    @functools.wraps(original)
+
+def _with_storage(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def wrapper(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
         if id(tensor) in memo or not _shares_storage_on_copy(tensor):
             return original(tensor, memo)
         return _copy_with_storage(tensor, memo)
 
-    wrapper._lazyplug = True  # type: ignore[attr-defined]
-    torch.Tensor.__deepcopy__ = wrapper  # type: ignore[method-assign]
+    return wrapper
 
 
 def _shares_storage_on_copy(tensor: torch.Tensor) -> bool:

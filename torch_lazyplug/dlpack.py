@@ -5,7 +5,6 @@ tensor, which then gets memory of its own. It comes as memory of an extension de
 makes a lazy tensor again, or of the CPU if the consumer asks for that, as in ``numpy.from_dlpack(x, device="cpu")``.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.overrides import has_torch_function_unary
 from torch.utils.dlpack import DLDeviceType
 
 from torch_lazyplug import _C
+from torch_lazyplug._wrapping import wrap_attribute
 
 # A DLPack device: its type and index.
 DLDevice = tuple[Any, int]
@@ -21,16 +21,13 @@ DLDevice = tuple[Any, int]
 
 def install() -> None:
     """Wraps what exports tensors; does nothing if that has been done."""
-    if hasattr(torch.Tensor.__dlpack_device__, "__wrapped__"):
-        return
-    torch.Tensor.__dlpack_device__ = _device_method(torch.Tensor.__dlpack_device__)  # type: ignore[method-assign]
+    wrap_attribute(torch.Tensor, "__dlpack_device__", _device_method)
     for name in ("_to_dlpack", "_to_dlpack_versioned"):
-        setattr(torch._C, name, _export_function(getattr(torch._C, name)))
+        wrap_attribute(torch._C, name, _export_function)
     torch.to_dlpack = torch.utils.dlpack.to_dlpack = torch._C._to_dlpack
 
 
 def _device_method(original: Callable[..., DLDevice]) -> Callable[..., DLDevice]:
-    @functools.wraps(original)
     def wrapper(tensor: torch.Tensor) -> DLDevice:
         if has_torch_function_unary(tensor) or tensor.device.type != "lazy":
             return original(tensor)
@@ -40,7 +37,6 @@ def _device_method(original: Callable[..., DLDevice]) -> Callable[..., DLDevice]
 
 
 def _export_function(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
     def wrapper(
         tensor: torch.Tensor, *args: Any, dl_device: DLDevice | None = None, copy: bool | None = None, **kwargs: Any
     ) -> Any:

@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_iter
 
 from torch_lazyplug import lazy
+from torch_lazyplug._wrapping import Function, wrap_attribute
 from torch_lazyplug.import_hooks import after_import
 from torch_lazyplug.lazy._utils import DeviceLike
 
@@ -28,8 +29,12 @@ _NO_INDUCTOR = (
 def install() -> None:
     """Registers the device with Dynamo and Inductor as soon as they are imported."""
     after_import("torch._dynamo", _register_with_dynamo)
-    after_import("torch._dynamo.backends.common", _name_devices_for_aot_autograd)
-    after_import("torch._inductor.compile_fx", _divert_from_inductor)
+    after_import(
+        "torch._dynamo.backends.common", lambda common: wrap_attribute(common, "aot_module_simplified", _naming_devices)
+    )
+    after_import(
+        "torch._inductor.compile_fx", lambda inductor: wrap_attribute(inductor, "compile_fx", _diverted_from_inductor)
+    )
 
 
 def _register_with_dynamo(dynamo: Any) -> None:
@@ -99,17 +104,15 @@ def _device_variable() -> type:
     return LazyDeviceVariable
 
 
-def _name_devices_for_aot_autograd(common: Any) -> None:
+def _naming_devices(compile_for_others: Function) -> Function:
     """AOTAutograd drops the calls that make a device current; so the ops between them are told which it is."""
-    compile_for_others = common.aot_module_simplified
 
-    @functools.wraps(compile_for_others)
     def aot_module_simplified(mod: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(mod, torch.fx.GraphModule):
             _name_current_devices(mod.graph)
         return compile_for_others(mod, *args, **kwargs)
 
-    common.aot_module_simplified = aot_module_simplified
+    return aot_module_simplified
 
 
 _EXCHANGES = (lazy._exchange_device, torch._C._accelerator_exchangeDevice, torch._C._accelerator_maybeExchangeDevice)
@@ -179,22 +182,19 @@ def _device_interface() -> type:
     return LazyInterface
 
 
-def _compile_for_lazy(model: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+def _compile_for_lazy(model: Any, example_inputs: list[Any], **kwargs: Any) -> Any:
     """The backend of Dynamo called "lazy"; options for other compilers have no meaning here."""
     return torch._dynamo.lookup_backend("aot_eager")(model, example_inputs)
 
 
-def _divert_from_inductor(inductor: Any) -> None:
-    compile_for_others = inductor.compile_fx
-
-    @functools.wraps(compile_for_others)
-    def compile_fx(model_: Any, example_inputs_: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+def _diverted_from_inductor(compile_for_others: Function) -> Function:
+    def compile_fx(model_: Any, example_inputs_: list[Any], *args: Any, **kwargs: Any) -> Any:
         if not _uses_lazy_device(model_, example_inputs_):
             return compile_for_others(model_, example_inputs_, *args, **kwargs)
         _warn_without_inductor()
         return _compile_for_lazy(model_, example_inputs_)
 
-    inductor.compile_fx = compile_fx
+    return compile_fx
 
 
 def _uses_lazy_device(model: Any, inputs: Sequence[Any]) -> bool:

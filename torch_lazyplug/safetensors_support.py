@@ -4,24 +4,22 @@ safetensors knows a fixed list of devices, and refuses others in its own native 
 and copied from there. Everything else of safetensors works on lazy tensors as it is.
 """
 
-import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torch_lazyplug._wrapping import wrap_attribute
 from torch_lazyplug.import_hooks import after_import
 
 
 def install() -> None:
-    """Wraps ``load_file`` as soon as safetensors is imported."""
-    after_import("safetensors.torch", _wrap_load_file)
+    """Wraps ``load_file`` as soon as safetensors is imported; does nothing if that has been done."""
+    after_import("safetensors.torch", lambda module: wrap_attribute(module, "load_file", _by_way_of_the_cpu))
 
 
-def _wrap_load_file(module: Any) -> None:
-    load_to = module.load_file
-
-    @functools.wraps(load_to)
+def _by_way_of_the_cpu(load_to: Callable[..., Any]) -> Callable[..., Any]:
     def load_file(
         filename: str | os.PathLike, device: str | int | torch.device = "cpu", *args: Any, **kwargs: Any
     ) -> dict[str, torch.Tensor]:
@@ -29,7 +27,7 @@ def _wrap_load_file(module: Any) -> None:
             return load_to(filename, device, *args, **kwargs)
         return {name: tensor.to(device) for name, tensor in load_to(filename, "cpu", *args, **kwargs).items()}
 
-    module.load_file = load_file
+    return load_file
 
 
 def _is_lazy(device: str | int | torch.device) -> bool:

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
+from torch_lazyplug._wrapping import wrap_once
+
 # What pickle calls in the other process, and with what.
 Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def install() -> None:
     """Wraps PyTorch's reducer of storages; does nothing if that has been done."""
-    reducers = reduction.ForkingPickler._extra_reducers
-    original = reducers[torch.UntypedStorage]
-    if not hasattr(original, "_lazyplug"):
-        reduction.register(torch.UntypedStorage, _storage_reducer(original))
+    reducers = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    reduction.register(torch.UntypedStorage, wrap_once(reducers[torch.UntypedStorage], _storage_reducer))
 
 
 def _storage_reducer(original: Callable[[Any], Reduction]) -> Callable[[Any], Reduction]:
@@ -31,7 +31,6 @@ def _storage_reducer(original: Callable[[Any], Reduction]) -> Callable[[Any], Re
         _keep_while_spawning(contents)
         return _rebuild_storage, (contents, storage.device.index)
 
-    reduce_storage._lazyplug = True  # type: ignore[attr-defined]
     return reduce_storage
 
 
