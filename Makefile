@@ -4,7 +4,7 @@
 #   make smoke      the ten-second subset of pytest, on what is built now
 #   make conformance  every op of PyTorch's database, as on the CPU; CONFORMANCE='--dtypes float32' and such
 #   make fmt        format the sources in place
-#   make lint       layering, a test for every source, formatting and Python lint; make tidy adds clang-tidy
+#   make lint       layering, a test for every source, formatting, Python lint and types; make tidy adds clang-tidy
 #   make sanitize   GoogleTest and random programs of threads under address, undefined-behaviour and thread sanitizers
 #   make clean      remove everything that was built, but not the environment
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -38,12 +38,13 @@ fmt: $(VENV)/installed-lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lint: $(VENV)/installed-lint
+lint: $(VENV)/build-tools $(VENV)/installed-lint
 	$(BIN)/python tools/check_includes.py
 	$(BIN)/python tools/check_tests.py
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 # GCC's precompiled headers mean nothing to clang, so the compile commands come from a build without.
 tidy: $(VENV)/build-tools

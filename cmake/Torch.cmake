@@ -1,6 +1,6 @@
 # Finds the PyTorch of the Python interpreter in use and defines the targets torch_cpp and torch_python.
 # The libraries are named directly: torch's own CMake package would pull in every toolkit it was built with.
-find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
 # Autoloading is off because the plugin itself may be installed, and half built.
 execute_process(

@@ -193,7 +193,7 @@ def _report(error: BaseException) -> None:
 
 def _finish_all() -> None:
     while _unfinished:  # closures may use handlers that were idle
-        _unfinished.pop()._finish(config.get("closure_exit_timeout"))
+        _unfinished.pop()._finish(int(config.get("closure_exit_timeout")))
 
 
 def _forget_all() -> None:

@@ -48,7 +48,7 @@ def describe() -> dict[str, dict[str, Any]]:
 
 def get_force_fallback() -> str:
     """The ops that always run eagerly on the CPU."""
-    return get("force_fallback")
+    return _C._lazy._get_force_fallback()
 
 
 def set_force_fallback(configval: str) -> None:
@@ -61,7 +61,7 @@ def set_force_fallback(configval: str) -> None:
 
 def get_fallback() -> str:
     """What happens to ops that cannot be recorded."""
-    return get("fallback")
+    return str(get("fallback"))
 
 
 def set_fallback(mode: str) -> None:
@@ -71,7 +71,7 @@ def set_fallback(mode: str) -> None:
 
 def get_debug() -> bool:
     """Whether causes and Python lines are kept."""
-    return get("debug")
+    return bool(get("debug"))
 
 
 def set_debug(enabled: bool) -> None:
@@ -81,7 +81,7 @@ def set_debug(enabled: bool) -> None:
 
 def get_launch_blocking() -> bool:
     """Whether every op runs at once."""
-    return get("launch_blocking")
+    return bool(get("launch_blocking"))
 
 
 def set_launch_blocking(enabled: bool) -> None:
@@ -91,7 +91,7 @@ def set_launch_blocking(enabled: bool) -> None:
 
 def get_reuse_ir() -> bool:
     """Whether calls are predicted from the last time that the program came by."""
-    return get("reuse_ir")
+    return _C._lazy._get_reuse_ir()
 
 
 def set_reuse_ir(val: bool) -> None:
@@ -100,10 +100,11 @@ def set_reuse_ir(val: bool) -> None:
 
 
 def get_symbolic_shape_mode() -> bool:
-    """The flag as it was set. It has no effect yet: sizes are constants of a graph."""
-    return get("symbolic_shape_mode")
+    """Whether sizes are expected to change from step to step."""
+    return _C._lazy._get_symbolic_shape_mode()
 
 
 def set_symbolic_shape_mode(val: bool) -> None:
-    """Accepted from programs for ``torch._lazy``. It has no effect yet: sizes are constants of a graph."""
+    """Says that sizes change from step to step: after two graphs that differ in sizes only, calls with new sizes run at
+    once on the CPU, instead of after ``max_size_variants``. Sizes remain constants of a graph."""
     set("symbolic_shape_mode", val)

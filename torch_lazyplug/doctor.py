@@ -22,7 +22,7 @@ __all__ = ["Facts", "Finding", "collect", "diagnose", "main"]
 PACKAGE = Path(__file__).parent
 DISTRIBUTION = "torch_lazyplug"
 ENTRY_POINT_GROUP = "torch.backends"
-OLDEST_PYTHON = (3, 10)
+OLDEST_PYTHON = (3, 11)
 TIMEOUT_SECONDS = 300
 
 OK, WARNING, ERROR = "ok", "WARNING", "ERROR"

@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_lazyplug import _C, computation, config, metrics, sync
+from torch_lazyplug.lazy.devices import current_device
 
 __all__ = ["extract_compiled_graph"]
 
@@ -42,7 +43,7 @@ class _CompiledModel:
     def __init__(self, model: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         tensors = [arg for arg in example_inputs if isinstance(arg, torch.Tensor)]
         self.device = tensors[0].device if tensors else torch.device("cpu")
-        lazy = self.device if self.device.type == "lazy" else torch.device("lazy", torch.lazy.current_device())
+        lazy = self.device if self.device.type == "lazy" else torch.device("lazy", current_device())
         self.lazy_index = lazy.index or 0
         self.num_args = len(example_inputs)
 

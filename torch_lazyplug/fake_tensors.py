@@ -5,7 +5,7 @@ its converter to meta tensors refuses them by that name. Ours are ordinary tenso
 converter so, and it is a constant in three functions; there it is replaced by one that no device has.
 """
 
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 from torch._subclasses import meta_utils
@@ -13,7 +13,7 @@ from torch._subclasses import meta_utils
 _IN_TREE_NAME = "lazy"
 _NO_DEVICE = "in-tree lazy"
 
-_FUNCTIONS: tuple[FunctionType, ...] = (
+_FUNCTIONS: tuple[Any, ...] = (
     meta_utils.MetaTensorDescriber.describe_tensor,
     meta_utils.MetaConverter.meta_tensor,
     meta_utils.MetaConverter.__call__,

@@ -63,7 +63,7 @@ def test_a_healthy_installation():
 
 # name: (what is changed, level, what the finding says, what it advises)
 AILMENTS = {
-    "old python": ({"python": (3, 9)}, doctor.ERROR, "Python 3.9 is too old", "3.10 or newer"),
+    "old python": ({"python": (3, 10)}, doctor.ERROR, "Python 3.10 is too old", "3.11 or newer"),
     "no torch": ({"torch": None}, doctor.ERROR, "PyTorch is not installed", "pip install torch==2.13.0"),
     "other torch": ({"torch": "2.12.1"}, doctor.ERROR, "but 2.12.1 is installed", "torch==2.13.0"),
     "not built": ({"built_for": None}, doctor.ERROR, "has not been built", "CONTRIBUTING.md"),

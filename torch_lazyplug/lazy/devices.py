@@ -62,10 +62,10 @@ def set_device(device: DeviceLike) -> None:
         _C._device.set_device(index)
 
 
-def _exchange_device(index: int) -> int:
+def _exchange_device(device: int) -> int:
     """Makes a device current in this thread, and returns the previous one. A negative index changes nothing."""
     _lazy_init()
-    return _C._device.maybe_exchange_device(index)
+    return _C._device.maybe_exchange_device(device)
 
 
 _maybe_exchange_device = _exchange_device
