@@ -151,7 +151,6 @@ CachedGraphPtr find_graph(Hash128 hash) {
 }
 
 std::vector<at::Tensor> run_graph(const CachedGraph& graph, std::vector<c10::IValue> inputs) {
-  note_run(graph);
   std::vector<at::Tensor> results;
   for (ComputationOutput& output : graph.computation->run(make_inputs(graph, std::move(inputs))).outputs) {
     if (output.error) {

@@ -1,7 +1,5 @@
 #include "backend/computation_cache.h"
 
-#include <map>
-
 #include "backend/recompiles.h"
 #include "backend/varying_sizes.h"
 #include "common/config.h"
@@ -11,18 +9,6 @@
 
 namespace lazyplug {
 namespace {
-
-std::vector<std::pair<Counter*, int64_t>> count_ops(const Trace& trace, c10::ArrayRef<Value> roots) {
-  std::map<Counter*, int64_t> counts;
-  for (NodeId id : post_order(trace, roots)) {
-    const Node& node = trace.node(id);
-    if (node.kind == NodeKind::kCall) {
-      const std::string& name = node.signature->op->base_name();
-      ++counts[&counter("lazy::" + name.substr(name.find("::") + 2))];
-    }
-  }
-  return {counts.begin(), counts.end()};
-}
 
 CachedGraphPtr make_graph(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& compiles = counter("Compile");
@@ -35,7 +21,6 @@ CachedGraphPtr make_graph(Hash128 hash, const Trace& trace, c10::ArrayRef<Value>
   graph->trace = copy_without_data(trace);
   graph->roots = roots.vec();
   graph->inputs = input_geometries(trace, roots);
-  graph->op_counts = count_ops(trace, roots);
   compiles.add();
   return graph;
 }
@@ -80,16 +65,8 @@ CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> ro
   return computation_cache().insert(hash, std::move(graph));
 }
 
-void note_run(const CachedGraph& graph) {
-  for (const auto& [counter, times] : graph.op_counts) {
-    counter->add(times);
-  }
-}
-
 ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
-  const CachedGraphPtr graph = find_or_compile_graph(trace, roots);
-  note_run(*graph);
-  return graph->computation;
+  return find_or_compile_graph(trace, roots)->computation;
 }
 
 } // namespace lazyplug

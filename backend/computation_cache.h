@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "common/lru_cache.h"
-#include "common/metrics.h"
 #include "lowering/computation.h"
 
 namespace lazyplug {
@@ -16,8 +15,6 @@ struct CachedGraph {
   Trace trace;
   std::vector<Value> roots;
   std::vector<Geometry> inputs; // of the tensors that stand for its leaves
-  // How often it calls each op, counted in the metrics as "lazy::<op>".
-  std::vector<std::pair<Counter*, int64_t>> op_counts;
 };
 using CachedGraphPtr = std::shared_ptr<const CachedGraph>;
 using ComputationCache = LruCache<Hash128, CachedGraphPtr>;
@@ -35,8 +32,5 @@ ComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots);
 
 // The same without running it.
 CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> roots);
-
-// Counts a run of the graph.
-void note_run(const CachedGraph& graph);
 
 } // namespace lazyplug

@@ -84,6 +84,7 @@ Outputs StreamContext::record(
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
   may_teach_ |= !signature->proven.value.load(std::memory_order_relaxed);
   recorded.add();
+  signature->op->calls().add();
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {

@@ -32,10 +32,10 @@ class Registry {
     return *metrics_.emplace(name, std::make_unique<Metric>()).first->second;
   }
 
-  const Metric* find(std::string_view name) {
+  const Metric* find_used(std::string_view name) {
     ForkSafeLock lock(mutex_);
     const auto found = metrics_.find(name);
-    return found == metrics_.end() ? nullptr : found->second.get();
+    return found == metrics_.end() || !is_used(*found->second) ? nullptr : found->second.get();
   }
 
   void for_each(const std::function<void(const std::string&, Metric&)>& visit) {
@@ -147,12 +147,12 @@ std::vector<std::string> timer_names() {
 }
 
 std::optional<int64_t> counter_value(std::string_view name) {
-  const Counter* found = counters().find(name);
+  const Counter* found = counters().find_used(name);
   return found == nullptr ? std::nullopt : std::make_optional(found->value());
 }
 
 std::optional<TimerStats> timer_stats(std::string_view name) {
-  const Timer* found = timers().find(name);
+  const Timer* found = timers().find_used(name);
   return found == nullptr ? std::nullopt : std::make_optional(found->stats());
 }
 

@@ -80,7 +80,7 @@ Timer& timer(std::string_view name);
 std::vector<std::string> counter_names();
 std::vector<std::string> timer_names();
 
-// Nothing if no such metric was ever made.
+// Nothing if no metric of that name has counted something since the last reset.
 std::optional<int64_t> counter_value(std::string_view name);
 std::optional<TimerStats> timer_stats(std::string_view name);
 

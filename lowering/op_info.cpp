@@ -69,10 +69,17 @@ bool is_tensor_or_tensors(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+// "lazy::add" for "aten::add"
+std::string calls_name(const std::string& base_name) {
+  return "lazy" + base_name.substr(base_name.find("::"));
+}
+
 } // namespace
 
 OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
-    : handle_(std::move(handle)), name_(c10::toString(handle_.operator_name())) {
+    : handle_(std::move(handle)),
+      calls_(counter(calls_name(base_name()))),
+      name_(c10::toString(handle_.operator_name())) {
   is_aten_ = base_name().starts_with("aten::");
   infer_on_cpu_ = traits.infer_on_cpu;
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/metrics.h"
+
 namespace lazyplug {
 
 // What an argument is to the tracer.
@@ -71,6 +73,10 @@ class OpInfo {
   size_t num_returns() const {
     return handle_.schema().returns().size();
   }
+  // Counts recorded calls, in the metrics as "lazy::add" for all overloads.
+  Counter& calls() const {
+    return calls_;
+  }
   // One of PyTorch's own.
   bool is_aten() const {
     return is_aten_;
@@ -126,6 +132,7 @@ class OpInfo {
   int argument_index(const std::string& name) const;
 
   c10::OperatorHandle handle_;
+  Counter& calls_;
   std::string name_;
   std::vector<ArgInfo> args_;
   std::vector<bool> hidden_writes_;

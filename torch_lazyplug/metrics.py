@@ -43,7 +43,7 @@ def counter_names() -> list[str]:
 
 
 def counter_value(name: str) -> int | None:
-    """The value of a counter; ``None`` if there is none of that name."""
+    """The value of a counter; ``None`` if none of that name has counted something since the last reset."""
     return _C._metrics.counter_value(name)
 
 
@@ -53,7 +53,7 @@ def metric_names() -> list[str]:
 
 
 def metric_data(name: str) -> dict[str, int] | None:
-    """What a timer has seen: ``count``, ``total_ns``, ``min_ns``, ``max_ns``; ``None`` if there is no such timer."""
+    """What a timer has seen since the last reset, ``count``, ``total_ns``, ``min_ns`` and ``max_ns``, or ``None``."""
     stats = _C._metrics.timer_stats(name)
     if stats is None:
         return None

@@ -56,6 +56,42 @@ def test_unknown_metrics():
     assert metrics.metric_data("NoSuchTimer") is None
 
 
+def ops_counted():
+    return {name: metrics.counter_value(name) for name in metrics.counter_names() if name.startswith("lazy::")}
+
+
+def test_ops_are_counted_when_they_are_recorded():
+    x = torch.ones(3, device="lazy")
+    for step in range(3):  # the last one is predicted
+        metrics.reset()
+        y = ((x + step) + 2).sigmoid()
+        y.mul_(y)
+        del y
+        assert ops_counted() == {"lazy::add": 2, "lazy::sigmoid": 1, "lazy::mul_": 1}
+        torch_lazyplug.mark_step(wait=True)
+        assert ops_counted() == {"lazy::add": 2, "lazy::sigmoid": 1, "lazy::mul_": 1}
+    assert metrics.executed_fallback_ops() == []
+
+
+def test_ops_that_are_not_recorded_are_not_counted_as_such(restored_flags):
+    x = torch.ones(3, device="lazy")
+    metrics.reset()
+    x.view(3, 1).t()
+    assert ops_counted() == {}
+    config.set_force_fallback("aten::relu")
+    x.relu()
+    assert ops_counted() == {}
+    assert metrics.executed_fallback_ops() == ["aten::relu"]
+
+
+@pytest.mark.parametrize("value_of", [metrics.counter_value, torch_lazyplug._C._lazy._counter_value])
+def test_a_counter_without_a_count_has_no_value(value_of):
+    torch.ones(3, device="lazy").relu()
+    assert value_of("lazy::relu") > 0
+    metrics.reset()
+    assert value_of("lazy::relu") is None
+
+
 def test_work_is_counted_and_reset():
     metrics.reset()
     (torch.ones(2, device="lazy") + 1).tolist()

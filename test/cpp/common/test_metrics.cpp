@@ -61,12 +61,19 @@ TEST_F(Metrics, NamesAreSortedAndOnlyThoseThatCounted) {
   EXPECT_EQ(counter_names(), (std::vector<std::string>{"a", "b"}));
 }
 
+TEST_F(Metrics, AMetricThatCountedNothingHasNoValue) {
+  counter("unused");
+  timer("unused");
+  EXPECT_EQ(counter_value("unused"), std::nullopt);
+  EXPECT_EQ(timer_stats("unused"), std::nullopt);
+}
+
 TEST_F(Metrics, ResetZeroesAndKeepsReferences) {
   Counter& kept = counter("kept");
   kept.add(3);
   timer("slept").record(5);
   reset_metrics();
-  EXPECT_EQ(counter_value("kept"), 0);
+  EXPECT_EQ(counter_value("kept"), std::nullopt);
   EXPECT_FALSE(contains(counter_names(), "kept"));
   EXPECT_TRUE(timer_names().empty());
   kept.add();
