@@ -17,7 +17,9 @@ std::string describe_call(const SignaturePtr& signature) {
   std::string text = "while running ";
   text += signature ? signature->op->name() + "(" : "an allocation";
   for (size_t i = 0; signature && i < signature->operands.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + to_string(signature->operands[i]);
+    const Geometry& operand = signature->operands[i];
+    text += i == 0 ? "" : ", ";
+    text += operand.dtype == c10::ScalarType::Undefined ? "None" : to_string(operand);
   }
   return signature ? text + ")" : text;
 }

@@ -118,6 +118,13 @@ def test_raises_at_the_read_at_the_latest(name):
     assert_device_works()
 
 
+@pytest.mark.lazy_only
+def test_a_late_error_names_the_call():
+    error = error_of(lambda: AT_THE_READ["cross_entropy"](DEVICE).cpu())
+    operands = "Float[1, 3] strides=[3, 1], Long[1] strides=[1], None"  # there are no weights
+    assert f"(while running aten::nll_loss_forward({operands}))" in str(error)
+
+
 def assert_device_works():
     x = torch.arange(3.0, device=DEVICE)
     assert (x * 2 + 1).tolist() == [1, 3, 5]
