@@ -266,12 +266,8 @@ def _expanded(tensor):
     return tensor[:1].expand(tensor.shape) if tensor.dim() else tensor
 
 
-def _lay(tree, layouts):
-    """Gives the tensors of a tree these layouts in turn."""
-    turns = itertools.cycle(layouts)
-
+def _lay(tree, layout):
     def lay(tensor):
-        layout = next(turns)
         if tensor.layout != torch.strided or tensor.numel() == 0:
             return tensor
         with torch.no_grad():
@@ -281,40 +277,39 @@ def _lay(tree, layouts):
     return map_tensors(lay, tree)
 
 
-def _has_another(sample, layouts):
-    before, after = tensors_in(sample.arguments), tensors_in(_lay(sample.arguments, layouts))
+def _has_another(sample, layout):
+    before, after = tensors_in(sample.arguments), tensors_in(_lay(sample.arguments, layout))
     return any(a.stride() != b.stride() for a, b in zip(before, after, strict=True) if a.layout == torch.strided)
 
 
-def _laid_out(layouts):
+def _laid_out(layout):
     def cases(op, dtype, limit) -> Iterator[Case]:
-        samples = [sample for sample in samples_of(op, dtype, None) if _has_another(sample, layouts)]
+        samples = [sample for sample in samples_of(op, dtype, None) if _has_another(sample, layout)]
         for sample in _choose(samples, limit):
-            yield Case(sample.label, _lay(sample.arguments, layouts), _plain_call(op))
+            yield Case(sample.label, _lay(sample.arguments, layout), _plain_call(op))
 
     return cases
 
 
-def _laid_out_backward(layouts):
+def _laid_out_backward(layout):
     """The outputs' gradients are contiguous, as after a sum, or lie like the inputs."""
 
     def cases(op, dtype, limit) -> Iterator[Case]:
-        samples = [sample for sample in differentiable_samples_of(op, dtype, None) if _has_another(sample, layouts)]
+        samples = [sample for sample in differentiable_samples_of(op, dtype, None) if _has_another(sample, layout)]
         for sample in _choose(samples, limit):
             process = sample.source.output_process_fn_grad
-            for label, lay in (("plain", torch.Tensor.contiguous), ("laid", functools.partial(_lay, layouts=layouts))):
+            for label, lay in (("plain", torch.Tensor.contiguous), ("laid", functools.partial(_lay, layout=layout))):
                 call = _backward_call(_wrapped_call(op), process, lay)
-                yield Case(f"{sample.label}, {label} gradients", _lay(sample.arguments, layouts), call)
+                yield Case(f"{sample.label}, {label} gradients", _lay(sample.arguments, layout), call)
 
     return cases
 
 
 LAYOUTS = {
-    "channels_last": [_channels_last],
-    "transposed": [_transposed],
-    "permuted": [_permuted],
-    "expanded": [_expanded],
-    "mixed": [_transposed, _permuted, torch.Tensor.contiguous],
+    "channels_last": _channels_last,
+    "transposed": _transposed,
+    "permuted": _permuted,
+    "expanded": _expanded,
 }
 
 
@@ -516,8 +511,8 @@ VARIANTS = {
         errors,
     )
 }
-VARIANTS |= {name: _laid_out(layouts) for name, layouts in LAYOUTS.items()}
-VARIANTS |= {f"{name}_backward": _laid_out_backward(layouts) for name, layouts in LAYOUTS.items()}
+VARIANTS |= {name: _laid_out(layout) for name, layout in LAYOUTS.items()}
+VARIANTS |= {f"{name}_backward": _laid_out_backward(layout) for name, layout in LAYOUTS.items()}
 
 
 def cases_of(op, variant, dtype, limit) -> Iterator[Case]:

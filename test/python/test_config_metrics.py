@@ -1,5 +1,10 @@
 """The settings and the metrics, seen from Python."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from helpers import work
@@ -23,6 +28,15 @@ def test_every_flag_has_value_documentation_and_variable():
         assert isinstance(flag["value"], (bool, int, str)), name
         assert flag["doc"] and flag["env"], name
         assert all(variable.startswith(("LAZYPLUG_", "LTC_")) for variable in flag["env"]), name
+
+
+def test_the_document_lists_every_flag():
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, str(root / "tools" / "generate_settings_doc.py"), "--check"]
+    # Its defaults are those of the program, whatever the environment says.
+    env = {**os.environ, "LAZYPLUG_DEBUG": "1", "PYTHONPATH": str(Path(torch_lazyplug.__file__).parents[1])}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
