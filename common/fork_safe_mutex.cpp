@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include <unordered_set>
+#include <set>
 
 namespace lazyplug {
 namespace {
@@ -30,8 +30,8 @@ struct AllMutexes {
     get().mutex.unlock();
   }
 
-  std::mutex mutex; // guards the set
-  std::unordered_set<ForkSafeMutex*> mutexes;
+  std::mutex mutex;                 // guards the set
+  std::set<ForkSafeMutex*> mutexes; // by address, and so always taken in the same order
 };
 
 } // namespace
