@@ -112,6 +112,7 @@ std::vector<Row> table() {
       row<ops::lerp__Scalar, &at::meta::lerp_>(),
       row<ops::pow_Tensor_Scalar, &at::meta::pow>(),
       row<ops::pow_Tensor_Tensor, &at::meta::pow>(),
+      row<ops::pow_Scalar, &at::meta::pow>(),
       row<ops::neg, &at::meta::neg>(),
       row<ops::sqrt, &at::meta::sqrt>(),
       row<ops::rsqrt, &at::meta::rsqrt>(),

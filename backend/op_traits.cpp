@@ -45,6 +45,7 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_linalg_solve_ex", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_eig", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_eigvals", {.infer_on_cpu = true}, kOtherStrides},
+      {"aten::ldexp", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linear", {.infer_on_cpu = true}, "linear.out gives its argument other strides"},
       {"aten::linalg_qr", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::linalg_lu_factor_ex", {.infer_on_cpu = true}, kOtherStrides},

@@ -4,6 +4,7 @@
 
 #include "backend/make_signature.h"
 #include "backend/meta_kernels.h"
+#include "backend/result_layouts.h"
 #include "backend/stand_in_arguments.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -144,11 +145,17 @@ bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, con
   return false;
 }
 
-void call_kernel(const OpInfo& op, c10::Stack* stack, c10::DeviceType device) {
-  if (const auto* kernel = device == c10::kMeta ? cpp_meta_kernel(op) : nullptr) {
-    kernel->callBoxed(op.handle(), c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+void call_meta_kernel(
+    const Call& call,
+    const c10::Stack& stack,
+    const StandInArguments& arguments,
+    c10::Stack* results) {
+  const auto& handle = call.op->handle();
+  if (const auto* kernel = cpp_meta_kernel(*call.op)) {
+    kernel->callBoxed(handle, c10::DispatchKeySet(c10::DispatchKey::Meta), results);
   } else {
-    op.handle().callBoxed(stack);
+    handle.callBoxed(results);
+    lay_out_as_cpu(call, stack, arguments.tensors(), results);
   }
 }
 
@@ -159,7 +166,11 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   WarningCollector warnings;
   StandInArguments arguments(call, device, fill);
   c10::Stack results = arguments.make(stack);
-  call_kernel(*call.op, &results, device);
+  if (device == c10::kMeta) {
+    call_meta_kernel(call, stack, arguments, &results);
+  } else {
+    call.op->handle().callBoxed(&results);
+  }
   Inference inference;
   inference.warnings = warnings.take();
   if (returns_empty_view(*call.op, arguments, results)) {

@@ -266,8 +266,12 @@ def _expanded(tensor):
     return tensor[:1].expand(tensor.shape) if tensor.dim() else tensor
 
 
-def _lay(tree, layout):
+def _lay(tree, layouts):
+    """Gives the tensors of a tree these layouts in turn."""
+    turns = itertools.cycle(layouts)
+
     def lay(tensor):
+        layout = next(turns)
         if tensor.layout != torch.strided or tensor.numel() == 0:
             return tensor
         with torch.no_grad():
@@ -277,39 +281,40 @@ def _lay(tree, layout):
     return map_tensors(lay, tree)
 
 
-def _has_another(sample, layout):
-    before, after = tensors_in(sample.arguments), tensors_in(_lay(sample.arguments, layout))
+def _has_another(sample, layouts):
+    before, after = tensors_in(sample.arguments), tensors_in(_lay(sample.arguments, layouts))
     return any(a.stride() != b.stride() for a, b in zip(before, after, strict=True) if a.layout == torch.strided)
 
 
-def _laid_out(layout):
+def _laid_out(layouts):
     def cases(op, dtype, limit) -> Iterator[Case]:
-        samples = [sample for sample in samples_of(op, dtype, None) if _has_another(sample, layout)]
+        samples = [sample for sample in samples_of(op, dtype, None) if _has_another(sample, layouts)]
         for sample in _choose(samples, limit):
-            yield Case(sample.label, _lay(sample.arguments, layout), _plain_call(op))
+            yield Case(sample.label, _lay(sample.arguments, layouts), _plain_call(op))
 
     return cases
 
 
-def _laid_out_backward(layout):
+def _laid_out_backward(layouts):
     """The outputs' gradients are contiguous, as after a sum, or lie like the inputs."""
 
     def cases(op, dtype, limit) -> Iterator[Case]:
-        samples = [sample for sample in differentiable_samples_of(op, dtype, None) if _has_another(sample, layout)]
+        samples = [sample for sample in differentiable_samples_of(op, dtype, None) if _has_another(sample, layouts)]
         for sample in _choose(samples, limit):
             process = sample.source.output_process_fn_grad
-            for label, lay in (("plain", torch.Tensor.contiguous), ("laid", functools.partial(_lay, layout=layout))):
+            for label, lay in (("plain", torch.Tensor.contiguous), ("laid", functools.partial(_lay, layouts=layouts))):
                 call = _backward_call(_wrapped_call(op), process, lay)
-                yield Case(f"{sample.label}, {label} gradients", _lay(sample.arguments, layout), call)
+                yield Case(f"{sample.label}, {label} gradients", _lay(sample.arguments, layouts), call)
 
     return cases
 
 
 LAYOUTS = {
-    "channels_last": _channels_last,
-    "transposed": _transposed,
-    "permuted": _permuted,
-    "expanded": _expanded,
+    "channels_last": [_channels_last],
+    "transposed": [_transposed],
+    "permuted": [_permuted],
+    "expanded": [_expanded],
+    "mixed": [_transposed, _permuted, torch.Tensor.contiguous],
 }
 
 
@@ -511,8 +516,8 @@ VARIANTS = {
         errors,
     )
 }
-VARIANTS |= {name: _laid_out(layout) for name, layout in LAYOUTS.items()}
-VARIANTS |= {f"{name}_backward": _laid_out_backward(layout) for name, layout in LAYOUTS.items()}
+VARIANTS |= {name: _laid_out(layouts) for name, layouts in LAYOUTS.items()}
+VARIANTS |= {f"{name}_backward": _laid_out_backward(layouts) for name, layouts in LAYOUTS.items()}
 
 
 def cases_of(op, variant, dtype, limit) -> Iterator[Case]:

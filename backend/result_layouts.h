@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "backend/call.h"
+
+namespace lazyplug {
+
+// Gives `results`, which a Meta kernel returned for `tensors`, stand-ins for those
+// of the call, the strides that the CPU kernel gives its own, where the two are
+// known to differ. The call's arguments are on `stack`.
+void lay_out_as_cpu(
+    const Call& call,
+    const c10::Stack& stack,
+    const std::vector<at::Tensor>& tensors,
+    c10::Stack* results);
+
+} // namespace lazyplug
