@@ -238,14 +238,22 @@ const std::vector<Layout>& layouts_of(const OpInfo& op, const Tensors& tensors) 
   return found != table().end() ? found->second : loops_over_several(op, tensors) ? pointwise : as_promised;
 }
 
+// Meta kernels may return what the call does not ask for.
+bool is_left_out(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments, size_t result) {
+  const auto mask = op.handle().schema().argumentIndexWithName("output_mask");
+  return mask && !arguments[*mask].toBoolList().get(result);
+}
+
 } // namespace
 
 void lay_out_as_cpu(const Call& call, const c10::Stack& stack, const Tensors& tensors, c10::Stack* results) {
   const auto& layouts = layouts_of(*call.op, tensors);
   const auto arguments = torch::jit::last(stack, call.op->num_args());
   for (size_t i = 0; i < std::min(layouts.size(), results->size()); ++i) {
-    const c10::IValue& result = (*results)[i];
-    if (call.op->return_aliases()[i] < 0 && result.isTensor() && result.toTensor().defined()) {
+    c10::IValue& result = (*results)[i];
+    if (is_left_out(*call.op, arguments, i)) {
+      result = at::Tensor();
+    } else if (call.op->return_aliases()[i] < 0 && result.isTensor() && result.toTensor().defined()) {
       const at::Tensor meta = result.toTensor();
       meta.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), layouts[i]({tensors, arguments, meta}));
     }

@@ -8,7 +8,8 @@ namespace lazyplug {
 
 // Gives `results`, which a Meta kernel returned for `tensors`, stand-ins for those
 // of the call, the strides that the CPU kernel gives its own, where the two are
-// known to differ. The call's arguments are on `stack`.
+// known to differ, and makes those undefined that the call's output mask leaves
+// out. The call's arguments are on `stack`.
 void lay_out_as_cpu(
     const Call& call,
     const c10::Stack& stack,

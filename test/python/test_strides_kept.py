@@ -65,6 +65,19 @@ def test_gradient_of_slogdet(schedule):
     both(gradient, (torch.randn(4, 20, 20) + 20 * torch.eye(20)).requires_grad_(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_gradient_that_is_not_asked_for(training, schedule):
+    """Its Meta kernel returns one for the input, whatever it is asked for."""
+
+    def gradients(x, weight, bias):
+        mean, variance = torch.zeros_like(weight), torch.ones_like(weight)
+        h = F.batch_norm(x, mean, variance, weight, bias, training)
+        (h * x).sum().backward()
+        return weight.grad, bias.grad
+
+    both(gradients, torch.randn(4, 4, 32, 32), torch.randn(4).requires_grad_(), torch.randn(4).requires_grad_())
+
+
 def train(device, schedule_text):
     """Losses and gradients of a few steps of a network of convolutions, some of them channels-last."""
     torch.manual_seed(3)
