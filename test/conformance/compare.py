@@ -11,6 +11,7 @@ from torch.testing._comparison import default_tolerances
 
 import torch_lazyplug
 
+from . import distributions
 from .cases import Case, NotApplicable, map_tree, tensors_in
 
 DEVICE = "lazy"
@@ -174,9 +175,13 @@ def differences(case: Case, tolerance: Tolerance, metadata_only=False) -> tuple[
     if metadata_only:
         return "random", found
     wrong, exact = _compare_values(actual, expected, tolerance)
-    if wrong and is_random(case, tolerance):
-        return "random", found + _compare_seeds(case, actual)
-    return "passed" if exact else "inexact", found + wrong
+    random = RandomLeaves(case, tolerance) if wrong else ()
+    found += [
+        Difference("value", f"leaf {index}: {message}") for index, message in wrong.items() if index not in random
+    ]
+    if random:
+        return "random", found + _compare_seeds(case, actual) + _compare_distributions(case, random)
+    return "passed" if exact else "inexact", found
 
 
 def _compare_errors(actual, expected):
@@ -228,15 +233,15 @@ def _compare_leaf(actual, expected):
 
 
 def _compare_values(actual, expected, tolerance):
-    """The differences, and whether all bits agree."""
-    found, exact = [], True
+    """What differs, by leaf, and whether all bits agree."""
+    found, exact = {}, True
     for index, (a, e) in enumerate(zip(actual.leaves, expected.leaves, strict=False)):
         if _same_bits(a, e):
             continue
         exact = False
         message = _mismatch(a, e, tolerance)
         if message:
-            found.append(Difference("value", f"leaf {index}: {message}"))
+            found[index] = message
     return found, exact
 
 
@@ -273,17 +278,40 @@ def _mismatch(actual, expected, tolerance):
 # Random ops ----------------------------------------------------------------------------------------------------------
 
 
-def is_random(case: Case, tolerance: Tolerance) -> bool:
-    """Whether another seed gives other results on the CPU. A single small number may well be the same by chance."""
-    first = _run_with_seed(case, 0)
-    return any(_compare_values(_run_with_seed(case, seed), first, tolerance)[0] for seed in range(1, 9))
+SEEDS = range(9)
+MORE_SEEDS = range(64)  # when the first few give the same, as a few numbers that are nearly certain may
 
 
-def _run_with_seed(case, seed):
+class RandomLeaves(dict):
+    """The leaves that differ with the seed on the CPU, and their numbers there: a row for each seed."""
+
+    def __init__(self, case: Case, tolerance: Tolerance):
+        for seeds in (SEEDS, MORE_SEEDS):
+            first, *others = runs = _runs(case, "cpu", seeds)
+            differing = set().union(*(_compare_values(other, first, tolerance)[0] for other in others))
+            if differing:
+                break
+        super().__init__({index: _rows(runs, index) for index in sorted(differing)})
+
+
+def _runs(case, device, seeds):
+    return [_run_with_seed(case, seed, device) for seed in seeds]
+
+
+def _run_with_seed(case, seed, device):
     """The database fixes the seed of some ops itself: here it gets another one."""
     manual_seed = torch.manual_seed
     with mock.patch.object(torch, "manual_seed", lambda fixed: manual_seed(fixed + seed)):
-        return run(case, "cpu")
+        return run(case, device)
+
+
+def _rows(runs, index):
+    """None if the leaf holds nothing that can be compared so."""
+    leaves = [run.leaves[index] for run in runs if not run.error]
+    values = [torch.as_tensor(getattr(leaf, "values", leaf)) for leaf in leaves]
+    if any(v.layout != torch.strided or v.device.type != "cpu" or v.shape != values[0].shape for v in values):
+        return None
+    return torch.stack([distributions.numbers(v) for v in values])
 
 
 def _compare_seeds(case, first):
@@ -292,7 +320,21 @@ def _compare_seeds(case, first):
     if again.error:
         return [Difference("error", f"second run: {_describe(again.error)}")]
     wrong, _ = _compare_values(again, first, Tolerance(0, 0))
-    return [Difference("random", f"same seed, other numbers: {d.message}") for d in wrong]
+    return [Difference("random", f"same seed, other numbers: leaf {i}: {text}") for i, text in wrong.items()]
+
+
+def _compare_distributions(case, random):
+    """With each of a few seeds, the numbers must be such as the CPU draws."""
+    runs = _runs(case, DEVICE, SEEDS)
+    errors = [Difference("error", f"with another seed: {_describe(run.error)}") for run in runs if run.error]
+    if errors:
+        return errors[:1]
+    comparable = {index: (_rows(runs, index), rows) for index, rows in random.items() if rows is not None}
+    return [
+        Difference("random", f"leaf {index}: {problem}")
+        for index, (actual, expected) in comparable.items()
+        for problem in distributions.problems(actual, expected)
+    ]
 
 
 # Tolerances ----------------------------------------------------------------------------------------------------------
