@@ -18,6 +18,7 @@
 namespace lazyplug {
 namespace {
 
+constexpr int kForks = 20;         // a second each under the thread sanitizer
 constexpr unsigned kPatience = 60; // seconds until a child is taken to hang, and ended by a signal
 
 template <typename Check>
@@ -65,7 +66,7 @@ TEST(ForkSafeMutex, IsFreeInEveryChild) {
     ++a;
     ++b;
   }});
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < kForks; ++i) {
     EXPECT_TRUE(true_in_child([&] {
       const ForkSafeLock lock(mutex);
       return a == b; // whole
@@ -78,7 +79,7 @@ TEST(ForkSafeMutex, MayComeAndGoWhileOthersFork) {
     ForkSafeMutex mutex;
     const ForkSafeLock lock(mutex);
   }});
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < kForks; ++i) {
     EXPECT_TRUE(true_in_child([] {
       ForkSafeMutex mutex;
       const ForkSafeLock lock(mutex);
@@ -97,7 +98,7 @@ TEST(ForkSafeMutex, GuardsFlagsMetricsAndCaches) {
          [] { counter("Fork").add(); },
          [] { timer("Fork").record(1); },
          [&] { cache.replace(++n % 16, n); }});
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < kForks; ++i) {
       EXPECT_TRUE(true_in_child([&] {
         const int last = 1000;
         cache.insert(last, last);
