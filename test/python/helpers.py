@@ -15,6 +15,7 @@ import textwrap
 from pathlib import Path
 
 import torch
+from error_texts import say_the_same
 from torch.overrides import TorchFunctionMode
 
 DEVICE = os.environ.get("LAZYPLUG_TEST_DEVICE", "lazy")
@@ -29,6 +30,15 @@ AVAILABLE = "available"  # inputs have memory
 PENDING = "pending"  # inputs are themselves results of recorded ops
 STEPWISE = "stepwise"  # everything pending runs after each line, so each op meets memory
 STATES = (AVAILABLE, PENDING, STEPWISE)
+
+
+# Errors --------------------------------------------------------------------------------------------------------------
+
+
+def assert_same_error(actual, expected):
+    """The same type, and the same message, names of devices and the origin of a late error aside."""
+    assert expected is not None
+    assert say_the_same(actual, expected), f"{actual!r} instead of {expected!r}"
 
 
 # Work ----------------------------------------------------------------------------------------------------------------
