@@ -3,12 +3,14 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <limits>
 
 namespace lazyplug {
 
 // What kernels check of the numbers of a call: they refuse some that are
-// negative, zero, not probabilities, or do not fit a dtype. Calls whose numbers
-// are of the same ranges are equal to them.
+// negative, zero, one, not probabilities, or do not fit a dtype, and some that
+// are less than the number before, or farther from it than a dtype reaches. Calls
+// whose numbers are of the same ranges are equal to them.
 class NumberRanges {
  public:
   void add(const c10::IValue& scalar);
@@ -18,12 +20,15 @@ class NumberRanges {
   uint64_t word() const {
     return word_;
   }
-  bool operator==(const NumberRanges&) const = default;
+  bool operator==(const NumberRanges& other) const {
+    return word_ == other.word_;
+  }
 
  private:
   void add(double number);
 
   uint64_t word_ = 0;
+  double last_ = std::numeric_limits<double>::quiet_NaN();
 };
 
 } // namespace lazyplug

@@ -38,6 +38,39 @@ REFUSED_NUMBERS = {
     "negative_deviation": lambda d, bad: torch.zeros(3, device=d).normal_(0.0, -1.0 if bad else 1.0),
     "negative_rate": lambda d, bad: torch.zeros(3, device=d).exponential_(-0.5 if bad else 0.5),
     "no_probability": lambda d, bad: torch.zeros(3, device=d).bernoulli_(1.5 if bad else 0.5),
+    "certain_success": lambda d, bad: torch.zeros(3, device=d).geometric_(1.0 if bad else 0.5),
+    "bounds_of_uniform": lambda d, bad: torch.zeros(3, device=d).uniform_(*((5.0, 2.0) if bad else (2.0, 5.0))),
+    "distance_of_bounds": lambda d, bad: torch.zeros(3, device=d).uniform_(*((-2e38, 2e38) if bad else (-1e38, 1e38))),
+    "distance_of_half": lambda d, bad: torch.zeros(3, device=d).half().uniform_(*((-4e4, 4e4) if bad else (-4e4, 2e4))),
+    "no_deviation": lambda d, bad: torch.zeros(3, device=d).log_normal_(1.0, 0.0 if bad else 1.0),
+    "no_scale": lambda d, bad: torch.zeros(3, device=d).cauchy_(0.0, 0.0 if bad else 1.0),
+    "negative_scale": lambda d, bad: torch.zeros(3, device=d).cauchy_(0.0, -1.0 if bad else 1.0),
+    "zero_rate": lambda d, bad: torch.zeros(3, device=d).exponential_(0.0 if bad else 0.5),
+    "negative_probability": lambda d, bad: torch.zeros(3, device=d).bernoulli_(-0.1 if bad else 0.5),
+    "no_probability_of_draws": lambda d, bad: torch.bernoulli(torch.zeros(3, device=d), 1.1 if bad else 0.5),
+    "dropout": lambda d, bad: torch.nn.functional.dropout(torch.ones(3, device=d), 1.5 if bad else 0.5),
+    "normal_of_means": lambda d, bad: torch.normal(torch.zeros(3, device=d), -1.0 if bad else 1.0),
+    "histogram_bounds": lambda d, bad: torch.histc(torch.ones(3, device=d), 4, *((3, 1) if bad else (1, 3))),
+    "infinite_histogram": lambda d, bad: torch.histc(torch.ones(3, device=d), 4, 0, float("inf") if bad else 3),
+    "no_norm": lambda d, bad: torch.renorm(torch.ones(2, 2, device=d), 0.0 if bad else 2.0, 0, 1.0),
+    "negative_norm": lambda d, bad: torch.renorm(torch.ones(2, 2, device=d), 2.0, 0, -1.0 if bad else 1.0),
+    "negative_shrink": lambda d, bad: torch.nn.functional.softshrink(torch.ones(3, device=d), -1.0 if bad else 1.0),
+    "celu": lambda d, bad: torch.nn.functional.celu(torch.ones(3, device=d), 0.0 if bad else 1.0),
+    "distance": lambda d, bad: torch.cdist(
+        torch.ones(2, 2, device=d), torch.ones(2, 2, device=d), -1.0 if bad else 3.0
+    ),
+    "negative_beta": lambda d, bad: torch.nn.functional.smooth_l1_loss(
+        torch.zeros(3, device=d), torch.ones(3, device=d), beta=-1.0 if bad else 1.0
+    ),
+    "power_of_margin": lambda d, bad: torch.nn.functional.multi_margin_loss(
+        torch.ones(2, 3, device=d), torch.tensor([0, 1], device=d), p=3 if bad else 2
+    ),
+    "hardtanh": lambda d, bad: torch.nn.functional.hardtanh(
+        torch.ones(3, device=d), *((2.0, 1.0) if bad else (1.0, 2.0))
+    ),
+    "leaky": lambda d, bad: torch.nn.functional.rrelu(
+        torch.ones(3, device=d), *((0.5, 0.1) if bad else (0.1, 0.5)), True
+    ),
     "negative_delta": lambda d, bad: torch.nn.functional.huber_loss(
         torch.zeros(3, device=d), torch.ones(3, device=d), delta=-1.0 if bad else 1.0
     ),
@@ -65,6 +98,30 @@ def test_raises_for_a_number_that_the_kernel_refuses(name):
     finish_pending()
     assert_same_error(error_of(call, DEVICE, True), error_of(call, "cpu", True))
     call(DEVICE, False).cpu()
+
+
+@pytest.mark.parametrize("name", REFUSED_NUMBERS)
+def test_raises_for_a_number_that_the_kernel_refuses_in_a_loop(name):
+    call = REFUSED_NUMBERS[name]
+    expected = error_of(call, "cpu", True)
+    for _ in range(4):
+        call(DEVICE, False)
+        finish_pending()  # the same step again: it is predicted
+    with work() as done:
+        assert_same_error(error_of(call, DEVICE, True), expected)
+        call(DEVICE, False).cpu()
+    assert done.fallbacks == 0
+
+
+def test_numbers_in_another_order_need_no_new_graph():
+    def clamped(x, low, high):
+        return x.clamp(low, high).tolist()
+
+    clamped(torch.ones(4, device=DEVICE), 0.25, 0.5)
+    with work() as done:
+        for low, high in ((0.5, 0.25), (1.0, 0.5), (0.5, 0.5), (1.0, 1.0), (0.0, 1.0), (-1e38, 3e38)):
+            assert clamped(torch.ones(4, device=DEVICE), low, high) == clamped(torch.ones(4), low, high)
+    assert done.compiles == 0 and done.fallbacks == 0
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ NumberRanges range_of_tensor(const at::Tensor& number) {
 
 TEST(NumberRanges, NumbersOfLikeMagnitudeAreOfOneRange) {
   EXPECT_TRUE(same_range(2, 100));
-  EXPECT_TRUE(same_range(0.25, 1.0));
+  EXPECT_TRUE(same_range(0.25, 0.75));
   EXPECT_TRUE(same_range(-300, -30000));
   EXPECT_TRUE(same_range(1e200, 1e300));
 }
 
 TEST(NumberRanges, WhatIsNotProbablyValidElsewhereIsApart) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<c10::IValue> numbers = {0, nan, 0.5, -0.5, 1.5, -1.5};
+  const std::vector<c10::IValue> numbers = {0, nan, 0.5, -0.5, 1, -1, std::nextafter(1, 2), -1.5};
   for (size_t i = 0; i < numbers.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       EXPECT_FALSE(same_range(numbers[i], numbers[j])) << numbers[i] << " and " << numbers[j];
@@ -60,6 +60,28 @@ TEST(NumberRanges, OthersCountAsOne) {
 TEST(NumberRanges, OrderMatters) {
   EXPECT_FALSE(ranges_of({0, 2}) == ranges_of({2, 0}));
   EXPECT_FALSE(ranges_of({2}) == ranges_of({2, 2}));
+}
+
+TEST(NumberRanges, NumbersAreComparedWithTheOneBefore) {
+  EXPECT_EQ(ranges_of({2, 3}), ranges_of({5, 9}));
+  EXPECT_EQ(ranges_of({2, 2}), ranges_of({3, 3}));
+  EXPECT_FALSE(ranges_of({2, 3}) == ranges_of({3, 2}));
+  EXPECT_FALSE(ranges_of({2, 3}) == ranges_of({3, 3}));
+  EXPECT_FALSE(ranges_of({1e30, 2e30, 3e30}) == ranges_of({1e30, 3e30, 2e30}));
+}
+
+TEST(NumberRanges, DistancesThatADtypeCannotHoldAreApart) {
+  EXPECT_EQ(ranges_of({-40000, 20000}), ranges_of({-40000, 22000}));
+  EXPECT_FALSE(ranges_of({-40000, 20000}) == ranges_of({-40000, 30000})) << "half";
+  EXPECT_FALSE(ranges_of({-1e38, 1e38}) == ranges_of({-2e38, 2e38})) << "float";
+  EXPECT_FALSE(ranges_of({-1e307, 1e307}) == ranges_of({-1e308, 1e308})) << "double";
+}
+
+TEST(NumberRanges, ManyNumbersAreAllKept) {
+  std::vector<c10::IValue> numbers(40, 2);
+  const NumberRanges before = ranges_of(numbers);
+  numbers.front() = 0;
+  EXPECT_FALSE(ranges_of(numbers) == before);
 }
 
 TEST(NumberRanges, NumbersInTensorsCountAsThose) {
