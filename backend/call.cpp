@@ -10,6 +10,7 @@ class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
     call_.op = &op;
+    call_.kernel_version = op.kernel_version();
     call_.identity = hash_combine(call_.identity, reinterpret_cast<uintptr_t>(&op));
     // Factories and promotions depend on it.
     add_word(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
@@ -27,6 +28,9 @@ class CallReader {
       add_aliasing();
     }
     call_.key = hash_combine(call_.identity, call_.ranges.word());
+    if (call_.kernel_version != 0) {
+      call_.key = hash_combine(call_.key, call_.kernel_version);
+    }
     return std::move(call_);
   }
 

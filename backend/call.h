@@ -15,8 +15,10 @@ namespace lazyplug {
 struct Call {
   const OpInfo* op = nullptr;
   Hash128 identity; // op, constants, and the geometries of the tensors
-  // The same, and what kernels check of numbers: their signs and magnitudes.
+  // The same, and what kernels check of numbers: their signs and magnitudes; and
+  // which kernels.
   Hash128 key;
+  uint32_t kernel_version = 0;
   NumberRanges ranges;
   c10::SmallVector<TensorArg, 8> tensors;
   c10::SmallVector<c10::IValue, 4> scalars;

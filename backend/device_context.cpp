@@ -369,11 +369,15 @@ void DeviceContext::flush_stream(c10::StreamId id) {
   submit(stream(id), /*wake=*/true);
 }
 
-void DeviceContext::synchronize() {
+void DeviceContext::finish() {
   flush();
   for (StreamContext* stream : streams()) {
     submit_and_wait(*stream);
   }
+}
+
+void DeviceContext::synchronize() {
+  finish();
   for (StreamContext* stream : streams()) {
     raise(stream->take_failure());
   }

@@ -73,7 +73,9 @@ class DeviceContext {
   // they spoil.
   void flush();
   void flush_stream(c10::StreamId id);
-  // Runs everything pending, and raises the first error that nobody has seen.
+  // Runs everything pending.
+  void finish();
+  // The same, and raises the first error that nobody has seen.
   void synchronize();
   // The same for the ops of one stream up to a place.
   void synchronize_stream(c10::StreamId id, uint64_t place);

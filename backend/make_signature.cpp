@@ -123,6 +123,7 @@ c10::intrusive_ptr<Signature> make_signature(
       return nullptr;
     }
   }
+  signature->kernel_version = call.kernel_version;
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
   signature->predictable = is_silent && is_predictable(call, stack);

@@ -1,6 +1,8 @@
 #include "backend/op_traits.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,22 +24,26 @@ constexpr const char* kOtherStrides = "its Meta kernel promises other strides th
 
 const std::vector<TraitsRow>& traits_table() {
   static const auto* table = new std::vector<TraitsRow>{
-      {"aten::arange.start_out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
-      {"aten::arange.out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
-      {"aten::range.out", {.scalars_are_constants = true, .infer_on_cpu = true}, kKeepsShape},
-      {"aten::linspace.out", {.infer_on_cpu = true}, kKeepsShape},
-      {"aten::logspace.out", {.infer_on_cpu = true}, kKeepsShape},
+      {"aten::arange.start_out", {.scalars_are_constants = true, .infer_on_cpu = true, .is_quick = true}, kKeepsShape},
+      {"aten::arange.out", {.scalars_are_constants = true, .infer_on_cpu = true, .is_quick = true}, kKeepsShape},
+      {"aten::range.out", {.scalars_are_constants = true, .infer_on_cpu = true, .is_quick = true}, kKeepsShape},
+      {"aten::linspace.out", {.infer_on_cpu = true, .is_quick = true}, kKeepsShape},
+      {"aten::logspace.out", {.infer_on_cpu = true, .is_quick = true}, kKeepsShape},
       {"aten::arange", {.scalars_are_constants = true}, "the length follows from the scalars"},
       {"aten::range", {.scalars_are_constants = true}, "the length follows from the scalars"},
+      {"aten::multi_margin_loss", {.scalars_are_constants = true}, "takes no p but 1 and 2"},
       {"aten::native_batch_norm",
-       {.infer_on_cpu = true, .hidden_writes = {"running_mean", "running_var"}, .hidden_writes_if = "training"},
+       {.infer_on_cpu = true,
+        .is_quick = true,
+        .hidden_writes = {"running_mean", "running_var"},
+        .hidden_writes_if = "training"},
        "updates the running statistics; in evaluation the CPU returns empty statistics"},
       {"aten::batch_norm_update_stats",
        {.hidden_writes = {"running_mean", "running_var"}},
        "updates the running statistics"},
-      {"aten::_native_batch_norm_legit", {.infer_on_cpu = true}, kOtherShapes},
-      {"aten::_batch_norm_with_update", {.infer_on_cpu = true}, kOtherShapes},
-      {"aten::_batch_norm_with_update_functional", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::_native_batch_norm_legit", {.infer_on_cpu = true, .is_quick = true}, kOtherShapes},
+      {"aten::_batch_norm_with_update", {.infer_on_cpu = true, .is_quick = true}, kOtherShapes},
+      {"aten::_batch_norm_with_update_functional", {.infer_on_cpu = true, .is_quick = true}, kOtherShapes},
       {"aten::mkldnn_rnn_layer", {.infer_on_cpu = true}, "its Meta kernel promises no workspace"},
       {"aten::mkldnn_rnn_layer_backward", {.infer_on_cpu = true}, "its Meta kernel promises no workspace"},
       {"aten::_linalg_svd", {.infer_on_cpu = true}, kOtherStrides},
@@ -59,18 +65,18 @@ const std::vector<TraitsRow>& traits_table() {
       {"aten::_fft_r2c", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_fft_c2r", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::_fft_c2c", {.infer_on_cpu = true}, kOtherStrides},
-      {"aten::max_unpool2d", {.infer_on_cpu = true}, kOtherStrides},
-      {"aten::_embedding_bag", {.infer_on_cpu = true}, kOtherShapes},
-      {"aten::_embedding_bag_forward_only", {.infer_on_cpu = true}, kOtherShapes},
+      {"aten::max_unpool2d", {.infer_on_cpu = true, .is_quick = true}, kOtherStrides},
+      {"aten::_embedding_bag", {.infer_on_cpu = true, .is_quick = true}, kOtherShapes},
+      {"aten::_embedding_bag_forward_only", {.infer_on_cpu = true, .is_quick = true}, kOtherShapes},
       {"aten::randperm", {.infer_on_cpu = true}, "Meta does not check that the dtype can hold the numbers"},
-      {"aten::normal", {.infer_on_cpu = true}, "which out= arguments it resizes is its own affair"},
+      {"aten::normal", {.infer_on_cpu = true, .is_quick = true}, "which out= arguments it resizes is its own affair"},
       {"aten::nonzero_static", {.infer_on_cpu = true}, kOtherStrides},
       {"aten::geqrf", {.infer_on_cpu = true}, kNoMeta},
       {"aten::histogram", {.infer_on_cpu = true}, kNoMeta},
       {"aten::_histogramdd_bin_edges", {.infer_on_cpu = true}, kNoMeta},
       {"aten::_histogramdd_from_bin_cts", {.infer_on_cpu = true}, kNoMeta},
       {"aten::_histogramdd_from_bin_tensors", {.infer_on_cpu = true}, kNoMeta},
-      {"aten::multi_margin_loss_backward", {.infer_on_cpu = true}, kNoMeta},
+      {"aten::multi_margin_loss_backward", {.scalars_are_constants = true, .infer_on_cpu = true}, kNoMeta},
       {"aten::multilabel_margin_loss_backward", {.infer_on_cpu = true}, kNoMeta},
       {"aten::fractional_max_pool3d_backward", {.infer_on_cpu = true}, kNoMeta},
       {"aten::_ctc_loss_backward", {.infer_on_cpu = true}, kNoMeta},
@@ -101,6 +107,21 @@ const std::vector<TraitsRow>& traits_table() {
 struct LeftAloneRow {
   const char* op;
   const char* reason;
+};
+
+// Namespaces of ops that PyTorch brings along.
+constexpr std::string_view kOwnNamespaces[] = {
+    "aten",
+    "lazyplug",
+    "prims",
+    "quantized",
+    "_quantized",
+    "quantized_decomposed",
+    "mkldnn",
+    "onednn",
+    "inductor",
+    "c10d",
+    "_c10d_functional",
 };
 
 constexpr LeftAloneRow kLeftAlone[] = {
@@ -160,6 +181,11 @@ const OpTraits& traits_of(const c10::OperatorName& name) {
     }
   }
   return none;
+}
+
+bool numbers_may_decide_shapes(const c10::OperatorName& name) {
+  const auto own = name.getNamespace();
+  return !own || std::find(std::begin(kOwnNamespaces), std::end(kOwnNamespaces), *own) == std::end(kOwnNamespaces);
 }
 
 bool is_left_alone(const c10::OperatorName& name) {

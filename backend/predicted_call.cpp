@@ -39,6 +39,7 @@ bool same_type(const c10::IValue& a, const c10::IValue& b) {
 bool PredictedCall::begin() const {
   return signature_.predictable && config().reuse_ir.get() &&
          !signature_.superseded.value.load(std::memory_order_relaxed) &&
+         signature_.kernel_version == signature_.op->kernel_version() &&
          signature_.default_dtype == c10::get_default_dtype_as_scalartype();
 }
 

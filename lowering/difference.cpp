@@ -61,11 +61,10 @@ Found compare_layouts(
 }
 
 Found compare_arguments(NodeId id, const Signature& now, const Signature& then) {
-  const auto& names = now.op->handle().schema().arguments();
   for (size_t i = 0; i < now.args.size(); ++i) {
     const auto& a = now.args[i];
     const auto& b = then.args[i];
-    const std::string subject = "argument '" + names[i].name() + "'";
+    const std::string subject = "argument '" + now.op->args()[i].name + "'";
     if (a.kind == ArgBinding::Kind::kConstant && b.kind == ArgBinding::Kind::kConstant) {
       if (describe(a.constant) != describe(b.constant)) {
         return differs(Kind::kConstant, id, subject, describe(a.constant), describe(b.constant));

@@ -52,13 +52,13 @@ std::vector<int64_t> ints(const c10::DimVector& dims) {
 }
 
 Kernel call_kernel(NodeId id, const SignaturePtr& signature, size_t num_inputs) {
-  const c10::OperatorHandle& handle = signature->op->handle();
+  const OpInfo& op = *signature->op;
   if (!config().verify_ir.get()) {
-    return {[handle](c10::Stack& stack) { handle.callBoxed(stack); }, num_inputs, id};
+    return {[&op](c10::Stack& stack) { op.call(stack); }, num_inputs, id};
   }
-  const auto checked = [handle, signature](c10::Stack& stack) {
+  const auto checked = [&op, signature](c10::Stack& stack) {
     verify_arguments(*signature, stack);
-    handle.callBoxed(stack);
+    op.call(stack);
   };
   return {checked, num_inputs, id};
 }

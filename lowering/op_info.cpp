@@ -78,20 +78,28 @@ std::string calls_name(const std::string& base_name) {
 
 OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
     : handle_(std::move(handle)),
-      calls_(counter(calls_name(base_name()))),
-      name_(c10::toString(handle_.operator_name())) {
+      name_(c10::toString(handle_.operator_name())),
+      base_name_(handle_.operator_name().name),
+      calls_(counter(calls_name(base_name_))) {
   is_aten_ = base_name().starts_with("aten::");
   infer_on_cpu_ = traits.infer_on_cpu;
+  is_quick_ = traits.is_quick;
+  shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
   read_arguments(traits);
   read_returns();
   judge_traceability(traits);
 }
 
+void OpInfo::call(c10::Stack& stack) const {
+  TORCH_CHECK(!is_retired_.load(), name_, " has been deregistered since this call of it was recorded");
+  handle_.callBoxed(stack);
+}
+
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();
-    args_.push_back({classify(argument, traits), alias && alias->isWrite(), argument.is_out()});
+    args_.push_back({argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out()});
     writes_ |= args_.back().written;
   }
   hidden_writes_.resize(args_.size());
@@ -149,8 +157,8 @@ void OpInfo::judge_traceability(const OpTraits& traits) {
       not_traceable_because_ = "returns a view";
     }
   }
-  depends_on_data_ = (handle_.hasTag(at::Tag::dynamic_output_shape) && !traits.shape_may_be_static) ||
-                     handle_.hasTag(at::Tag::data_dependent_output);
+  depends_on_data_ =
+      (shape_may_depend_on_data_ && !traits.shape_may_be_static) || handle_.hasTag(at::Tag::data_dependent_output);
   if (depends_on_data_) {
     not_traceable_because_ = "output depends on data";
   }

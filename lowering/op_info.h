@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ enum class ArgKind : uint8_t {
 };
 
 struct ArgInfo {
+  std::string name;
   ArgKind kind;
   bool written; // the schema says that the call writes it
   bool out;     // an out= argument, which the call may resize
@@ -37,6 +39,8 @@ struct OpTraits {
   // The Meta kernel promises other shapes or strides than the CPU kernel
   // returns: run the latter on zeros to learn them.
   bool infer_on_cpu = false;
+  // ... also if they are large: that takes no longer than to read them.
+  bool is_quick = false;
   // Arguments that are written although the schema does not say so ...
   std::vector<std::string> hidden_writes = {};
   // ... but only if this bool argument is true (empty: always).
@@ -47,22 +51,27 @@ struct OpTraits {
   std::string not_traceable_because = {};
 };
 
-// An operator as the tracer and the lowering see it. Immutable, and alive as
-// long as the process: refer to it by pointer.
+// An operator as the tracer and the lowering see it. Alive as long as the process:
+// refer to it by pointer. An op that is registered anew, perhaps with another
+// schema, is another one.
 class OpInfo {
  public:
   OpInfo(c10::OperatorHandle handle, const OpTraits& traits);
 
+  // Not for ops that may have been deregistered, which is possible once a call
+  // has been recorded.
   const c10::OperatorHandle& handle() const {
     return handle_;
   }
+  // Calls the op, or raises if it has been deregistered.
+  void call(c10::Stack& stack) const;
   // "aten::add.Tensor"
   const std::string& name() const {
     return name_;
   }
   // "aten::add"
   const std::string& base_name() const {
-    return handle_.schema().name();
+    return base_name_;
   }
   const std::vector<ArgInfo>& args() const {
     return args_;
@@ -71,7 +80,7 @@ class OpInfo {
     return args_.size();
   }
   size_t num_returns() const {
-    return handle_.schema().returns().size();
+    return return_aliases_.size();
   }
   // Counts recorded calls, in the metrics as "lazy::add" for all overloads.
   Counter& calls() const {
@@ -98,7 +107,7 @@ class OpInfo {
   }
   // The output's shape may depend on the values of the arguments.
   bool shape_may_depend_on_data() const {
-    return handle_.hasTag(at::Tag::dynamic_output_shape);
+    return shape_may_depend_on_data_;
   }
   // What the op returns depends on data, so that it cannot be traced.
   bool depends_on_data() const {
@@ -106,6 +115,9 @@ class OpInfo {
   }
   bool infer_on_cpu() const {
     return infer_on_cpu_;
+  }
+  bool is_quick() const {
+    return is_quick_;
   }
   // The argument whose tensors may live on the CPU, or -1.
   int cpu_indices() const {
@@ -125,6 +137,19 @@ class OpInfo {
     return not_traceable_because_;
   }
 
+  // How often the op has been given other kernels. What kernels said of a call
+  // holds for one version of them.
+  uint32_t kernel_version() const {
+    return kernel_version_.load(std::memory_order_relaxed);
+  }
+  void note_new_kernels() {
+    kernel_version_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // The op is about to be deregistered.
+  void retire() {
+    is_retired_.store(true);
+  }
+
  private:
   void read_arguments(const OpTraits& traits);
   void read_returns();
@@ -132,8 +157,9 @@ class OpInfo {
   int argument_index(const std::string& name) const;
 
   c10::OperatorHandle handle_;
-  Counter& calls_;
   std::string name_;
+  std::string base_name_;
+  Counter& calls_;
   std::vector<ArgInfo> args_;
   std::vector<bool> hidden_writes_;
   std::vector<int> return_aliases_;
@@ -143,7 +169,11 @@ class OpInfo {
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;
+  bool is_quick_ = false;
+  bool shape_may_depend_on_data_ = false;
   bool depends_on_data_ = false;
+  std::atomic<bool> is_retired_{false};
+  std::atomic<uint32_t> kernel_version_{0};
   std::string not_traceable_because_;
 };
 

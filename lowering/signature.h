@@ -63,6 +63,7 @@ struct Signature : c10::intrusive_ptr_target {
   bool predictable = false;
   c10::ScalarType default_dtype = c10::ScalarType::Undefined; // when it was made
   uint64_t number_ranges = 0;                                 // of the numbers that the call was made with
+  uint32_t kernel_version = 0;                                // of the op, then
   // Not for further calls: there is a better one, or it was wrong.
   mutable OwnFlag superseded;
   // What is promised comes from the kernel that runs, or it has run since. Before, it may teach other strides.

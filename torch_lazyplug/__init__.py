@@ -44,10 +44,12 @@ _registration.register_backend()
 
 from torch_lazyplug import (  # noqa: E402
     accessors,
+    changing_ops,
     closure,
     computation,
     config,
     cpu_choices,
+    custom_ops,
     debug,
     deepcopy,
     device_context,
@@ -63,6 +65,7 @@ from torch_lazyplug import (  # noqa: E402
     ts_backend,
 )
 from torch_lazyplug.closure import add_step_closure, run_step_closures  # noqa: E402
+from torch_lazyplug.custom_ops import numbers_are_inputs  # noqa: E402
 from torch_lazyplug.debug import get_tensors_text  # noqa: E402
 from torch_lazyplug.metrics import metrics_report  # noqa: E402
 from torch_lazyplug.sync import get_tensor_id, mark_step, save, sync_multi, to_cpu, wait_device_ops  # noqa: E402
@@ -75,12 +78,14 @@ dynamo.install()
 safetensors_support.install()
 dlpack.install()
 sharing.install()
+changing_ops.install()
 
 __all__ = [
     "add_step_closure",
     "closure",
     "computation",
     "config",
+    "custom_ops",
     "debug",
     "device_context",
     "get_tensor_id",
@@ -90,6 +95,7 @@ __all__ = [
     "mark_step",
     "metrics",
     "metrics_report",
+    "numbers_are_inputs",
     "run_step_closures",
     "save",
     "sync_multi",

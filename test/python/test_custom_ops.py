@@ -118,3 +118,41 @@ def test_composites_need_no_fallback(no_fallback):
     with work() as done:
         torch.ops.lazyplug_test.composed(values(DEVICE)).cpu()
     assert done.fallbacks == 0
+
+
+_library.define("crop(Tensor x, float part) -> Tensor")
+_library.impl("crop", lambda x, part: x[: int(len(x) * part)].clone(), "CPU")
+_library.impl("crop", lambda x, part: x[: int(len(x) * part)].clone(), "Meta")
+_library.define("scale(Tensor x, float factor, Scalar bias) -> Tensor")
+_library.define("scale.int(Tensor x, int factor, Scalar bias) -> Tensor")
+for overload in ("scale", "scale.int"):
+    _library.impl(overload, lambda x, factor, bias: x * factor + bias, "CPU")
+    _library.impl(overload, lambda x, factor, bias: torch.empty_like(x), "Meta")
+
+
+def test_shapes_may_depend_on_numbers():
+    x = torch.arange(8.0, device=DEVICE)
+    with work() as done:
+        for part in (0.5, 0.25, 1.0, 0.5, 0.25, 1.0):
+            y = torch.ops.lazyplug_test.crop(x, part)
+            assert y.tolist() == list(range(int(8 * part)))
+    assert done.fallbacks == 0
+
+
+@pytest.mark.lazy_only
+def test_numbers_can_be_declared_inputs():
+    import torch_lazyplug
+
+    x = torch.ones(3, device=DEVICE)
+    scale = torch.ops.lazyplug_test.scale
+    assert scale(x, 1.5, 1).tolist() == [2.5] * 3  # until then they are constants
+    torch_lazyplug.numbers_are_inputs("lazyplug_test::scale")
+    assert scale(x, 2.5, 1).tolist() == [3.5] * 3
+    assert scale(x, 2, 1).tolist() == [3] * 3
+    with work() as done:
+        for number in (3.5, 4.5, 5.5):
+            assert scale(x, number, 2).tolist() == [number + 2] * 3
+            assert scale(x, 2, int(number)).tolist() == [2 + int(number)] * 3
+    assert done.compiles == 0 and done.fallbacks == 0
+    with pytest.raises(ValueError, match="mylib::scale"):
+        torch_lazyplug.numbers_are_inputs("scale")

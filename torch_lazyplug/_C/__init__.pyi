@@ -5,3 +5,4 @@ from torch_lazyplug._C import _device as _device
 from torch_lazyplug._C import _lazy as _lazy
 from torch_lazyplug._C import _lazy_ts_backend as _lazy_ts_backend
 from torch_lazyplug._C import _metrics as _metrics
+from torch_lazyplug._C import _ops as _ops

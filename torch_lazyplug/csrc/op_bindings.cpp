@@ -1,0 +1,16 @@
+#include <torch/csrc/Exceptions.h>
+
+#include "backend/changing_ops.h"
+#include "backend/op_registry.h"
+#include "torch_lazyplug/csrc/bindings.h"
+
+namespace lazyplug {
+
+void init_op_bindings(py::module& m) {
+  auto ops = m.def_submodule("_ops", "What is known of ops.");
+  ops.def("finish_calls_of", torch::wrap_pybind_function_no_gil(finish_calls_of));
+  ops.def("declare_numbers_inputs", torch::wrap_pybind_function(declare_numbers_inputs));
+  ops.def("note_new_kernels", torch::wrap_pybind_function_no_gil(note_new_kernels));
+}
+
+} // namespace lazyplug
