@@ -44,6 +44,7 @@ std::vector<Geometry> geometries_after(const Call& call, const StandInArguments&
         !before ? Geometry()
         : keeps ? Geometry::of(*before)
                 : Geometry::of(*after.unsafeGetTensorImpl()));
+    geometries.back().offset = before ? before->storage_offset() : 0;
   }
   return geometries;
 }
@@ -238,6 +239,26 @@ Inference ask_cpu(const Call& call, const c10::Stack& stack) {
   }
 }
 
+// Elements. A kernel is not run on more of them just to learn strides.
+constexpr int64_t kLargeCall = 8192;
+
+// An op whose Meta kernel is not to be believed. If the call is large, nobody knows
+// but the call itself.
+Inference ask_cpu_unless_large(const Call& call, const c10::Stack& stack) {
+  if (call.op->is_quick()) {
+    return ask_cpu(call, stack);
+  }
+  if (call.num_elements <= kLargeCall) {
+    try {
+      const AllocationLimit small(kLargeCall * sizeof(c10::complex<double>));
+      return ask_cpu(call, stack);
+    } catch (const c10::OutOfMemoryError&) {
+      // It was not small after all.
+    }
+  }
+  return {.run_now = "large, and asked for the first time", .learn = true};
+}
+
 Inference ask_meta(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kMeta);
@@ -251,7 +272,7 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
 // is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   if (call.op->infer_on_cpu()) {
-    return ask_cpu(call, stack);
+    return ask_cpu_unless_large(call, stack);
   }
   if (!may_ask_cpu(call)) {
     return ask_meta(call, stack);
@@ -282,6 +303,12 @@ Inference infer_shapes(const Call& call, const c10::Stack& stack) {
     // Most likely the user's mistake. The eager kernel will say it best.
     return {.error = std::current_exception()};
   }
+}
+
+SignaturePtr signature_of(const Call& call, const c10::Stack& arguments, const c10::Stack& results) {
+  // A call that has resized its arguments is another one the next time.
+  const bool is_as_before = read_arguments(*call.op, arguments).key == call.key;
+  return is_as_before ? make_signature(call, arguments, results, kLazyDevice, /*is_silent=*/true) : nullptr;
 }
 
 } // namespace lazyplug

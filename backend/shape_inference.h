@@ -23,6 +23,8 @@ struct Inference {
   // kernel refused zeros: only running the call shows whether the fault is that
   // of the zeros, or of the arguments as such.
   const char* run_now = nullptr;
+  // Then what the call returns is to be remembered, as signature_of() it.
+  bool learn = false;
   // What the kernel had to say, the first time that it is asked.
   std::vector<c10::Warning> warnings = {};
 };
@@ -31,5 +33,10 @@ struct Inference {
 // is small, or a Meta kernel. Raises if the call writes memory that its arguments
 // share in a way that the op refuses.
 Inference infer_shapes(const Call& call, const c10::Stack& stack);
+
+// The signature of a call, from what it has returned to the program; null if it
+// does not hold for the next such call. `arguments` are those of the call, which
+// `results` have replaced on the stack.
+SignaturePtr signature_of(const Call& call, const c10::Stack& arguments, const c10::Stack& results);
 
 } // namespace lazyplug

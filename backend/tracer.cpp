@@ -198,8 +198,27 @@ void push_written(const OpInfo& op, c10::Stack* stack) {
   replace_arguments(op, results, stack);
 }
 
+std::vector<c10::Warning> run_quietly(const OpInfo& op, c10::Stack* stack, const char* reason) {
+  WarningCollector warnings;
+  run_at_once(op, stack, reason);
+  return warnings.take();
+}
+
+void run_and_learn(const Call& call, c10::Stack* stack, const char* reason) {
+  const auto arguments = torch::jit::last(*stack, call.op->num_args()).vec();
+  const auto warnings = run_quietly(*call.op, stack, reason);
+  show_warnings(warnings);
+  const auto signature = signature_of(call, arguments, torch::jit::last(*stack, call.op->num_returns()).vec());
+  if (signature && warnings.empty()) {
+    remember(call.key, signature);
+  }
+}
+
 void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   const OpInfo& op = *call.op;
+  if (inference.run_now && inference.learn) {
+    return run_and_learn(call, stack, inference.run_now);
+  }
   if (inference.run_now) {
     run_at_once(op, stack, inference.run_now);
     if (inference.signature && inference.warnings.empty()) {

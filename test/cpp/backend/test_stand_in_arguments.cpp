@@ -32,7 +32,7 @@ TEST_F(StandInArgumentsTest, LieAsTheTensorsThatTheyStandFor) {
     EXPECT_EQ(made.sizes(), view.sizes());
     EXPECT_EQ(made.strides(), view.strides());
     EXPECT_EQ(made.storage_offset(), view.storage_offset());
-    EXPECT_EQ(made.storage().nbytes(), memory.storage().nbytes());
+    EXPECT_LE(made.storage().nbytes(), memory.storage().nbytes());
     EXPECT_EQ(stack[2].toInt(), 1);
   }
 }
@@ -70,6 +70,33 @@ TEST_F(StandInArgumentsTest, ShareAStorageIfTheOriginalsDo) {
     EXPECT_FALSE(tensors_[0].is_same(tensors_[1]));
     EXPECT_FALSE(tensors_[0].is_alias_of(tensors_[2]));
   }
+}
+
+TEST_F(StandInArgumentsTest, HaveNoMoreMemoryThanTensorsCover) {
+  const at::Tensor large = at::empty({1 << 20}, on_lazy());
+  make("aten::add", "Tensor", {large.slice(0, 1000, 1008).view({2, 4}), large.slice(0, 0, 4), 1}, c10::kCPU);
+  EXPECT_LE(tensors_[0].storage().nbytes(), 200);
+  EXPECT_GE(tensors_[0].storage_offset(), 4) << "they do not overlap";
+  EXPECT_EQ(tensors_[0].storage_offset() % 16, 1000 % 16) << "aligned as before";
+  EXPECT_TRUE(tensors_[0].is_alias_of(tensors_[1]));
+}
+
+TEST_F(StandInArgumentsTest, OverlapAsTheOriginalsDo) {
+  const at::Tensor large = at::empty({1 << 20}, on_lazy());
+  const at::Tensor first = large.slice(0, 5000, 5010);
+  const at::Tensor second = large.slice(0, 5004, 5014);
+  const at::Tensor third = large.slice(0, 5014, 5024); // adjacent
+  const at::Tensor nothing = large.slice(0, 9000, 9000);
+  c10::List<at::Tensor> all;
+  for (const at::Tensor& tensor : {third, nothing, first, second}) {
+    all.push_back(tensor);
+  }
+  make("aten::cat", "", {all, 0}, c10::kCPU);
+  const int64_t begin = tensors_[2].storage_offset();
+  EXPECT_LT(begin, 16);
+  EXPECT_EQ(tensors_[3].storage_offset(), begin + 4);
+  EXPECT_EQ(tensors_[0].storage_offset(), begin + 14);
+  EXPECT_EQ(tensors_[1].numel(), 0);
 }
 
 TEST_F(StandInArgumentsTest, OneTensorPassedTwiceIsOneTensor) {

@@ -1,0 +1,83 @@
+"""Calls whose shapes only the CPU kernel knows: it does not run twice on what is large, nor on what no call sees."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import DEVICE, both, finish_pending, work
+from torch.library import _scoped_library
+
+import torch_lazyplug
+
+pytestmark = pytest.mark.lazy_only
+
+
+def inferences():
+    return torch_lazyplug.metrics.counter_value("ShapeInference") or 0
+
+
+@pytest.fixture
+def runs_of_qr():
+    """Counts the runs of the CPU kernel, which NumPy stands in for."""
+    runs = []
+
+    def qr(x, mode="reduced"):
+        runs.append(x.numel())
+        return tuple(torch.from_numpy(part).mT.contiguous().mT for part in np.linalg.qr(x.numpy()))
+
+    with _scoped_library("aten", "IMPL") as library:
+        library.impl("linalg_qr", qr, "CPU")
+        yield runs
+
+
+@pytest.mark.smoke
+def test_a_large_call_runs_once_and_is_recorded_from_then_on(runs_of_qr):
+    x = torch.rand(100, 101, device=DEVICE)
+    expected = torch.linalg.qr(x.cpu())
+    runs_of_qr.clear()
+    with work() as done:
+        first = torch.linalg.qr(x)
+        assert len(runs_of_qr) == 1
+        before = inferences()
+        second = torch.linalg.qr(x)
+        assert torch_lazyplug._C._lazy._is_pending(second[0])
+        assert len(runs_of_qr) == 1 and inferences() == before
+    assert done.fallbacks == 0
+    for results in (first, second):
+        for actual, part in zip(results, expected, strict=True):
+            assert actual.stride() == part.stride()
+            assert torch.equal(actual.cpu(), part)
+    assert len(runs_of_qr) == 2
+
+
+def test_a_small_view_of_large_memory_is_a_small_call(runs_of_qr):
+    big = torch.rand(1 << 20, device=DEVICE)
+    finish_pending()
+    runs_of_qr.clear()
+    q, _ = torch.linalg.qr(big[16:32].view(4, 4))
+    assert torch_lazyplug._C._lazy._is_pending(q)
+    assert runs_of_qr == [16]  # on zeros
+
+
+LARGE = {
+    "svd": lambda x: torch.linalg.svd(x),
+    "svd_values": lambda x: torch.linalg.svd(x, full_matrices=False),
+    "eigh": lambda x: torch.linalg.eigh(x @ x.mT),
+    "solve": lambda x: torch.linalg.solve(x @ x.mT + torch.eye(100, dtype=x.dtype, device=x.device), x),
+    "rfft": lambda x: torch.fft.rfft(x),
+    "irfft": lambda x: torch.fft.irfft(x.to(torch.complex64)),
+    "out": lambda x: torch.linalg.qr(x, out=(torch.empty(0, device=x.device), torch.empty(0, device=x.device))),
+    "permutation": lambda x: torch.randperm(20000, device=x.device).sort().values,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_calls_are_as_on_the_cpu(name):
+    x = torch.rand(100, 101)
+    for _ in range(3):
+        both(LARGE[name], x, rtol=1e-3, atol=1e-3)
+
+
+def test_a_large_call_that_is_refused_raises_each_time():
+    for _ in range(2):
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            torch.linalg.solve(torch.zeros(100, 100, device=DEVICE), torch.zeros(100, device=DEVICE)).cpu()
