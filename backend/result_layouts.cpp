@@ -49,7 +49,7 @@ c10::DimVector iterated(const Asked& asked) {
   config.declare_static_dtype_and_device(at::kFloat, at::kMeta);
   config.add_owned_output(at::Tensor());
   for (const at::Tensor& tensor : asked.tensors) {
-    if (tensor.defined()) {
+    if (tensor.is_meta()) { // numbers stay on the CPU, and have no strides
       config.add_owned_const_input(tensor);
     }
   }

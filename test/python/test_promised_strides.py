@@ -234,6 +234,7 @@ def test_functions_of_two_tensors(name, layout):
 def test_wheres(layout):
     x, y, wanted = torch.randn(20, 1, 20, 22), torch.randn(20, 5, 1, 22), torch.rand(5, 20, 22) > 0.5
     both_as_promised(torch.where, wanted, *laid(layout, x, y))
+    both_as_promised(lambda wanted, x: torch.where(wanted, torch.tensor(2.0), x), wanted, *laid(layout, x))
 
 
 @layouts
