@@ -12,8 +12,12 @@ namespace {
 
 class ChangingOpsTest : public BackendTest {
  protected:
-  const ScopedFlag<std::string> schedule_{config().schedule, "never"}; // whatever earlier steps have taught
-  const at::Tensor y = at::ones({2}, on_lazy()) + 1;
+  void SetUp() override {
+    BackendTest::SetUp(); // waits for everything
+    y = at::ones({2}, on_lazy()) + 1;
+  }
+
+  at::Tensor y;
 };
 
 TEST_F(ChangingOpsTest, WhatIsRecordedRunsBeforeAnOpChanges) {
