@@ -7,6 +7,7 @@ from unittest import mock
 
 import torch
 import torch._lazy
+from python.error_texts import say_the_same
 from torch.testing._comparison import default_tolerances
 
 import torch_lazyplug
@@ -193,6 +194,9 @@ def _compare_errors(actual, expected):
     if type(actual.error) is not type(expected.error):
         message = f"{_describe(actual.error)} -- the CPU raises {_describe(expected.error)}"
         return verdict, [Difference("error type", message)]
+    if not say_the_same(actual.error, expected.error):
+        message = f"{_describe(actual.error)} -- the CPU raises {_describe(expected.error)}"
+        return verdict, [Difference("error message", message)]
     return verdict, []
 
 

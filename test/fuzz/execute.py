@@ -5,6 +5,7 @@ import functools
 import re
 
 import torch
+from python.error_texts import say_the_same
 
 from . import prelude
 from .compare import Mismatch, check_metadata, check_observed, check_sharing, check_tensor
@@ -88,6 +89,8 @@ def _told(error):
 def check_error(expected, actual, statement):
     if type(expected) is not type(actual):
         raise Mismatch("error type", f"raised {_told(actual)}, on the CPU {_told(expected)}", statement)
+    if not say_the_same(actual, expected):
+        raise Mismatch("error message", f"raised {_told(actual)}, on the CPU {_told(expected)}", statement)
 
 
 def tensors_in(value):

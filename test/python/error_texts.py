@@ -5,16 +5,15 @@ import re
 # What an error that is raised late adds.
 _ORIGIN = re.compile(r"(?: \(|\n  )(?:while running|recorded at) .*", re.DOTALL)
 
-# Names of devices, and of types of tensors.
-_NAMES = ("lazy:0", "lazy", "cpu", "CPU", "torch.FloatTensor", "torch.Float")
+# Of tensors, as "torch.FloatTensor" and "lazyFloatType".
+_TYPES = re.compile(r"(?:torch\.(?:lazy\.)?|lazy|CPU)([A-Z][A-Za-z]+)(?:Tensor|Type)\b")
+_DEVICES = re.compile(r"lazy(?::0)?|cpu|CPU")
 
 
 def error_text(error):
     """The message without the names of devices, where the error comes from, and PyTorch's own stack."""
     text = _ORIGIN.sub("", str(error).split("\nException raised from")[0])
-    for name in _NAMES:
-        text = text.replace(name, "*")
-    return text
+    return _DEVICES.sub("*", _TYPES.sub(r"\1", text))
 
 
 def say_the_same(actual, expected):
