@@ -75,6 +75,10 @@ Registry<Timer>& timers() {
   return registry;
 }
 
+// Made while the library is loaded: in a child that is forked while another thread makes one, it would stay half made,
+// and who asks for it would wait for ever.
+[[maybe_unused]] const bool kMadeAtLoad = (counters(), timers(), true);
+
 std::string format_ns(int64_t ns) {
   constexpr int64_t kMicrosecond = 1000;
   constexpr int64_t kMillisecond = 1000 * kMicrosecond;
