@@ -20,6 +20,7 @@ def pytest_configure(config):
     # The tensors are small: more threads would only wait for each other.
     torch.set_num_threads(int(os.environ.get("LAZYPLUG_TEST_THREADS", "1")))
     config.addinivalue_line("markers", "lazy_only: looks at the work of the lazy device, meaningless on another")
+    config.addinivalue_line("markers", "own_schedule(reason): is run without the flags schedule and scramble")
 
 
 def pytest_collection_modifyitems(items):
@@ -50,6 +51,26 @@ def reproducible():
     # What a failed test left pending must not run, or raise, inside the next one.
     with contextlib.suppress(Exception):
         helpers.finish_everything()
+
+
+@pytest.fixture(autouse=True)
+def own_schedule(request, monkeypatch):
+    """Schedules that the environment asks for are not for tests that are marked so: they say why."""
+    marker = request.node.get_closest_marker("own_schedule")
+    if not helpers.IS_LAZY or not marker:
+        yield
+        return
+    assert marker.args, "a reason is missing"
+    from torch_lazyplug import config
+
+    before = {}
+    for name, none in (("schedule", ""), ("scramble", 0)):
+        monkeypatch.delenv(f"LAZYPLUG_{name.upper()}", raising=False)
+        before[name] = config.get(name)
+        config.set(name, none)
+    yield
+    for name, value in before.items():
+        config.set(name, value)
 
 
 @pytest.fixture

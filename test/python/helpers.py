@@ -25,6 +25,9 @@ if IS_LAZY:
     import torch_lazyplug
     from torch_lazyplug import closure
 
+# Whether flags for tests cut traces anywhere, so that the number of graphs means nothing.
+IS_SCHEDULED = any(os.environ.get(flag) for flag in ("LAZYPLUG_SCHEDULE", "LAZYPLUG_SCRAMBLE"))
+
 # How the inputs of a comparison reach the device, and when their writes run.
 AVAILABLE = "available"  # inputs have memory
 PENDING = "pending"  # inputs are themselves results of recorded ops

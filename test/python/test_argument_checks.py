@@ -159,6 +159,7 @@ def test_a_call_that_zeros_cannot_stand_in_for_is_run_once_and_then_recorded():
     assert done.fallbacks == 0
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_numbers_of_another_range_need_no_new_graph():
     def scaled(x, number):
         return (x.add(x, alpha=number) * number).tolist()

@@ -27,6 +27,7 @@ def compare(fn, sizes, dtype=torch.float32):
     return ran_at_once() - before, done.compiles
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_layers_of_the_same_sizes_are_one_step():
     def layers(x):
         for _ in range(4):
@@ -38,6 +39,7 @@ def test_layers_of_the_same_sizes_are_one_step():
     assert at_once > 50 * 4
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_a_growing_cache_compiles_little():
     weight = torch.randn(8, 8, device=DEVICE)
     cache = [torch.zeros(1, 8, device=DEVICE) for _ in range(2)]
@@ -54,6 +56,7 @@ def test_a_growing_cache_compiles_little():
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
 )
+@pytest.mark.own_schedule("counts what runs at once")
 def test_numbers_are_converted_as_by_eager(dtype):
     def arithmetic(x):
         results = [x + 2, 3 * x, x / 3, 2.1 * x, x - 0.1, x + 16777217, x * True, x + 1j]
@@ -73,6 +76,7 @@ def test_numbers_that_are_refused():
             x - True
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_results_are_ordinary_tensors():
     def chain(x):
         return (x * 2 + 1).sum().sinc()
@@ -92,6 +96,7 @@ def test_results_are_ordinary_tensors():
         assert (torch.ones(2, 322, device=DEVICE) * 2).is_inference()
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_gradients():
     def step(x):
         x = x.detach().requires_grad_()
@@ -104,6 +109,7 @@ def test_gradients():
     assert compiles <= LIMIT
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_writes():
     def write(x):
         y = x.clone()
@@ -124,6 +130,7 @@ def grow(x, y):
     return (x.xlogy(x) + 1).sum(), constant(y)
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_what_does_not_vary_goes_with_what_does():
     y = torch.rand(3, 7, device=DEVICE) + 1
     expected = constant(y.cpu())
@@ -147,6 +154,7 @@ def test_what_does_not_vary_goes_with_what_does():
     assert done.recorded > 100
 
 
+@pytest.mark.own_schedule("counts what runs at once")
 def test_a_model_that_is_extracted_is_recorded():
     class Model(torch.nn.Module):
         def forward(self, x):

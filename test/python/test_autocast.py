@@ -71,7 +71,7 @@ def test_every_op_has_the_policy_of_the_cpu(dtype):
             expected = run("cpu", dtype, op, args, kwargs)
             actual = run(DEVICE, dtype, op, to_device(args), to_device(kwargs))
             if isinstance(expected, list):
-                assert_same(actual, expected, op.name, rtol=1e-2, atol=1e-2)
+                assert_same(actual, expected, op.name)
             else:
                 assert actual == expected, op.name
 
@@ -202,7 +202,7 @@ def test_training_is_that_of_the_cpu(dtype):
     with work() as done:
         actual = train(DEVICE, dtype)
     assert done.fallbacks == 0
-    assert_same(actual, train("cpu", dtype), rtol=1e-2, atol=1e-2)
+    assert_same(actual, train("cpu", dtype))
 
 
 def scaled_steps(device, gradients):
@@ -277,7 +277,9 @@ def test_lstm_layers_have_the_dtype_of_the_region(options):
     with torch.no_grad(), torch.autocast(DEVICE, dtype=torch.bfloat16), work() as done:
         actual = lstm(x.to(DEVICE))
     assert done.fallbacks == 0
-    assert_same(actual, expected, rtol=2e-2, atol=1e-2)
+    # The CPU multiplies all steps by the input weights at once, where oneDNN does not run the layer.
+    tolerances = {"rtol": 2e-2, "atol": 1e-2} if "proj_size" in options else {}
+    assert_same(actual, expected, **tolerances)
 
 
 def test_lstm_gradients_under_autocast():

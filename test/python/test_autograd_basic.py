@@ -293,6 +293,7 @@ def test_graph_is_freed():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_backward_compiles_once():
     w = torch.randn(4, 4).to(DEVICE).requires_grad_()
     x = torch.randn(3, 4).to(DEVICE)

@@ -7,7 +7,7 @@ from helpers import finish_pending
 import torch_lazyplug
 from torch_lazyplug import config, debug, ir_cache, metrics
 
-pytestmark = pytest.mark.lazy_only
+pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("asserts what cuts a trace")]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DEVICE, both, run_fresh
+from helpers import DEVICE, IS_LAZY, both, run_fresh, work
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -91,13 +91,12 @@ def test_timer_waits_for_the_device():
 
     # Every run writes `y`, so that none of them is dead: what nobody can see is not computed.
     x = torch.randn(512, 512, device=DEVICE)
-    statement = "y.addmm_(x, x)"
-    timer = Timer(statement, globals={"x": x, "y": x.clone()}, num_threads=1)
-    measured = timer.timeit(5)
+    timer = Timer("y.addmm_(x, x)", globals={"x": x, "y": x.clone()}, num_threads=1)
+    with work() as done:
+        measured = timer.timeit(5)
     assert measured.number_per_run == 5
-    on_cpu = Timer(statement, globals={"x": x.cpu(), "y": x.cpu()}, num_threads=1).timeit(5)
-    # Recording alone takes microseconds, these products milliseconds.
-    assert measured.median > on_cpu.median / 20
+    if IS_LAZY:
+        assert done.executed == done.recorded >= 5
     assert timer.blocked_autorange(min_run_time=0.01).median > 0
 
 
@@ -150,6 +149,7 @@ def test_what_is_refused_on_the_cpu_is_refused(deterministic):
         except RuntimeError as error:
             results.append(str(error))
     assert results[0] == results[1]
+    assert "does not have a deterministic implementation" in results[0]
 
 
 def test_new_memory_is_filled(deterministic):

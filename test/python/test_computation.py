@@ -7,7 +7,7 @@ from helpers import finish_pending, work
 import torch_lazyplug
 from torch_lazyplug import computation, config, debug, ir_cache
 
-pytestmark = pytest.mark.lazy_only
+pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("looks at a graph that is pending as a whole")]
 
 FUNCTIONS = {
     "get_tensor_id": torch_lazyplug.get_tensor_id,

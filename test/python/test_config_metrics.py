@@ -106,6 +106,7 @@ def test_a_counter_without_a_count_has_no_value(value_of):
     assert value_of("lazy::relu") is None
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_work_is_counted_and_reset():
     metrics.reset()
     (torch.ones(2, device="lazy") + 1).tolist()
@@ -122,6 +123,7 @@ def test_work_is_counted_and_reset():
     assert metrics.executed_fallback_ops() == []
 
 
+@pytest.mark.own_schedule("counts cuts")
 def test_graph_text():
     x = torch.ones(2, device="lazy") + 1
     assert "add" in torch_lazyplug.get_tensors_text([x])
@@ -129,6 +131,7 @@ def test_graph_text():
         torch_lazyplug.debug.dump_ir([x], "png")
 
 
+@pytest.mark.own_schedule("counts cuts")
 def test_to_cpu_synchronizes_once():
     x = torch.ones(2, device="lazy")
     with work() as done:
@@ -145,6 +148,7 @@ def test_to_cpu_copies_what_occurs_twice_once():
     assert first is second and first.device.type == other.device.type == "cpu"
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_save_writes_cpu_tensors(tmp_path):
     model = torch.nn.Linear(2, 2).to("lazy")
     with work() as done:

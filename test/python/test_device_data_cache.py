@@ -190,6 +190,7 @@ def test_their_number_is_bounded():
         config.set("device_data_cache_size", before)
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_equal_numbers_make_no_other_graph():
     x = torch.ones(3, device=DEVICE)
     finish_pending()

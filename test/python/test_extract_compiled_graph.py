@@ -10,7 +10,7 @@ from torch import fx, nn
 from torch_lazyplug import config, ir_cache
 from torch_lazyplug.extract_compiled_graph import extract_compiled_graph
 
-pytestmark = pytest.mark.lazy_only
+pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("extracts a graph that is pending as a whole")]
 
 
 def scale(a):

@@ -342,6 +342,7 @@ def test_moving_compiles_nothing():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_one_read_runs_everything_pending_once():
     x = torch.ones(3).to(DEVICE)
     with work() as done:

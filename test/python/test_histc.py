@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from helpers import DEVICE, both, work
+from helpers import DEVICE, IS_SCHEDULED, both, work
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
@@ -36,7 +36,7 @@ def test_counts(dtype, bounds, bins):
     assert counts.dtype == dtype
     assert counts.tolist() == counted(x.flatten().tolist(), bins, *bounds)
     assert done.fallbacks == 0, done.fallback_ops
-    assert done.flushes == 1
+    assert done.flushes == 1 or IS_SCHEDULED
 
 
 @pytest.mark.parametrize("values", [[], [5], [5, 5, 5], [-(2**40), 0, 2**40]])
@@ -52,6 +52,7 @@ def test_experts_are_counted_as_by_bincount():
     assert torch.equal(counts.cpu().long(), experts.bincount(minlength=8))
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_other_numbers_compile_nothing():
     x = numbers(torch.int32, 50).to(DEVICE)
     torch.histc(x, 10, 0, 50).cpu()

@@ -80,6 +80,7 @@ def duplicates(a, b):
 
 
 @pytest.mark.parametrize("function", [subtract, in_place, duplicates])
+@pytest.mark.own_schedule("extracts a graph that is pending as a whole")
 def test_the_in_tree_extraction_runs_on_our_modules(function):
     from torch._lazy import extract_compiled_graph
 

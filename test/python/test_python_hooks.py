@@ -55,6 +55,7 @@ def test_lines_of_code_without_a_file_are_passed_over(debugging):
     assert line_of_last_sync() == f"{__file__}:{line}"
 
 
+@pytest.mark.own_schedule("asserts what cuts a trace")
 def test_threads_have_their_own_lines(debugging):
     def target():
         large().tolist()

@@ -64,6 +64,7 @@ def test_scalar_values(use):
 
 @pytest.mark.lazy_only
 @pytest.mark.parametrize("use", SCALAR_USES)
+@pytest.mark.own_schedule("counts graphs")
 def test_changing_scalars_do_not_compile(use):
     x = torch.rand(4, 4).to(DEVICE) + 0.5
     kept = []
@@ -116,6 +117,7 @@ def test_constants_that_shape_the_result_are_part_of_the_graph():
 @pytest.mark.lazy_only
 @pytest.mark.parametrize("kind", ("SGD", "Adam", "AdamW", "RMSprop"))
 @pytest.mark.parametrize("foreach", (False, True))
+@pytest.mark.own_schedule("counts graphs")
 def test_optimizer_with_a_schedule_does_not_compile(kind, foreach):
     model = torch.nn.Linear(4, 3).to(DEVICE)
     optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.1, foreach=foreach)
@@ -132,6 +134,7 @@ def test_optimizer_with_a_schedule_does_not_compile(kind, foreach):
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_random_numbers_differ_from_one_graph():
     x = torch.ones(1000).to(DEVICE)
     results = []
@@ -147,6 +150,7 @@ def test_random_numbers_differ_from_one_graph():
 
 @pytest.mark.smoke
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_same_program_hits_the_cache():
     def program():
         x = torch.ones(3, 5, device=DEVICE)
@@ -160,6 +164,7 @@ def test_same_program_hits_the_cache():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_first_time_compiles_exactly_once():
     x = torch.ones(3, 17).to(DEVICE)
     with work() as done:
@@ -169,6 +174,7 @@ def test_first_time_compiles_exactly_once():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_each_shape_compiles_once():
     def program(n):
         x = torch.ones(n, device=DEVICE)
@@ -204,6 +210,7 @@ def test_nothing_pending_means_no_work():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_dead_results_are_not_computed():
     x = torch.ones(4, 4).to(DEVICE)
     with work() as done:
@@ -214,6 +221,7 @@ def test_dead_results_are_not_computed():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_order_of_results_is_stable():
     """Roots are ordered by creation, whatever hashes, addresses and the order of deletion say."""
     x = torch.rand(4).to(DEVICE)
@@ -272,6 +280,7 @@ def test_aliasing_inputs_are_told_apart():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_text_of_a_pending_graph():
     import torch_lazyplug
 
