@@ -148,6 +148,7 @@ def test_raises_for_the_next_number_that_does_not_fit(dtype, fits, overflows):
 
 
 @pytest.mark.smoke
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_call_that_zeros_cannot_stand_in_for_is_run_once_and_then_recorded():
     """The CPU kernel refuses zeros here, but not the values: from the second time on nothing waits."""
     values, divisors = torch.tensor([7, 9], device=DEVICE), torch.tensor([2, 3], device=DEVICE)

@@ -35,6 +35,7 @@ def is_recorded(tensor):
 
 
 @pytest.mark.smoke
+@pytest.mark.own_schedule("looks at what is pending")
 def test_another_schema_under_the_same_name(name):
     x = torch.arange(6.0, device=DEVICE)
     for _ in range(3):  # recorded, from the caches, predicted
@@ -62,6 +63,7 @@ def test_results_are_right_after_the_op_is_gone(name):
     assert y.tolist() == [4, 4, 4]
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_the_cell_of_a_notebook_is_run_twice(name):
     cell = """
 from torch.library import Library
@@ -88,6 +90,7 @@ library.impl("{name}", lambda x{lambda_arguments}: x.clone(), "Meta")
     assert [y.tolist() for y in pending] == [[i, i] for i in range(6)]
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_custom_op_is_defined_twice(name):
     x = torch.ones(4, device=DEVICE)
     results = []
@@ -116,6 +119,7 @@ def test_a_new_cpu_kernel_is_used_from_then_on(name):
     assert done.compiles == 0 and done.fallbacks == 0
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_new_meta_kernel_tells_new_shapes(name):
     x = torch.arange(4.0, device=DEVICE)
     library = Library("lazyplug_changing", "FRAGMENT")
@@ -129,6 +133,7 @@ def test_a_new_meta_kernel_tells_new_shapes(name):
         assert is_recorded(y) and y.shape == (2,) and y.tolist() == [0, 2]
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_fake_implementation_comes_later_and_changes(name):
     x = torch.ones(4, device=DEVICE)
 
@@ -148,6 +153,7 @@ def test_a_fake_implementation_comes_later_and_changes(name):
     assert is_recorded(y) and y.shape == (12,) and y.sum().item() == 12
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_meta_kernel_comes_later(name):
     x = torch.ones(3, device=DEVICE)
     library = Library("lazyplug_changing", "FRAGMENT")
@@ -170,6 +176,7 @@ def test_an_overridden_kernel_of_pytorch_comes_and_goes():
     assert torch.equal(outside.cpu(), torch.ones(3).digamma())
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_graphs_of_ops_that_are_gone_can_be_looked_at_but_not_run(name):
     x = torch.ones(3, device=DEVICE)
     finish_pending()
@@ -184,6 +191,7 @@ def test_graphs_of_ops_that_are_gone_can_be_looked_at_but_not_run(name):
     finish_pending()
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_kernels_of_ops_that_are_never_used_cut_nothing(name):
     y = torch.ones(3, device=DEVICE) + 1
     library = Library("lazyplug_changing", "FRAGMENT")
@@ -192,6 +200,7 @@ def test_kernels_of_ops_that_are_never_used_cut_nothing(name):
     assert torch_lazyplug._C._lazy._is_pending(y)
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_the_interpreter_exits_with_calls_pending():
     program = """
 import torch

@@ -30,6 +30,7 @@ def runs_of_qr():
 
 
 @pytest.mark.smoke
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_large_call_runs_once_and_is_recorded_from_then_on(runs_of_qr):
     x = torch.rand(100, 101, device=DEVICE)
     expected = torch.linalg.qr(x.cpu())
@@ -49,6 +50,7 @@ def test_a_large_call_runs_once_and_is_recorded_from_then_on(runs_of_qr):
     assert len(runs_of_qr) == 2
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 def test_a_small_view_of_large_memory_is_a_small_call(runs_of_qr):
     big = torch.rand(1 << 20, device=DEVICE)
     finish_pending()

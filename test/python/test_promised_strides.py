@@ -4,7 +4,7 @@ and whatever the layouts of the inputs."""
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import both, finish_pending, train_both
+from helpers import IS_SCHEDULED, both, finish_pending, train_both
 
 from torch_lazyplug import metrics
 
@@ -21,7 +21,7 @@ def both_as_promised(fn, *inputs, **tolerances):
     before = lessons()
     both(fn, *inputs, nbytes=False, **tolerances)
     finish_pending()
-    assert lessons() == before
+    assert lessons() == before or IS_SCHEDULED
 
 
 # Layouts -------------------------------------------------------------------------------------------------------------
@@ -264,6 +264,7 @@ class Network(torch.nn.Module):
         return self.last(x.mean((2, 3)))
 
 
+@pytest.mark.own_schedule("counts copies")
 def test_a_network_in_channels_last_learns_and_copies_nothing():
     torch.manual_seed(0)
     model = Network().to(memory_format=torch.channels_last)
@@ -278,4 +279,4 @@ def test_a_network_in_channels_last_learns_and_copies_nothing():
         atol=1e-5,
     )
     finish_pending()
-    assert lessons() == before
+    assert lessons() == before or IS_SCHEDULED

@@ -49,8 +49,9 @@ def test_the_line_is_the_innermost_that_is_not_pytorchs(debugging):
     assert line_of_last_sync() == f"{__file__}:{line}"
 
 
+@pytest.mark.own_schedule("asserts what cuts a trace")
 def test_lines_of_code_without_a_file_are_passed_over(debugging):
-    line = test_lines_of_code_without_a_file_are_passed_over.__code__.co_firstlineno + 2
+    line = test_lines_of_code_without_a_file_are_passed_over.__code__.co_firstlineno + 3
     exec("x.tolist()", {"x": large()})
     assert line_of_last_sync() == f"{__file__}:{line}"
 

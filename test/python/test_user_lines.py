@@ -40,6 +40,7 @@ def run_with_debug(code):
 
 
 @pytest.mark.parametrize("folder", ["torch", "torch_lazyplug", "site-packages/torch", "project"])
+@pytest.mark.own_schedule("asserts what cuts a trace")
 def test_scripts_in_folders_of_any_name(folder, tmp_path):
     script = tmp_path / folder / "train.py"
     script.parent.mkdir(parents=True)
@@ -56,6 +57,7 @@ def test_notebook_cells(name, debugging):
     assert lines_of_reads() == [f"{name}:3"]
 
 
+@pytest.mark.own_schedule("asserts what cuts a trace")
 def test_the_command_line():
     code = READ + "import torch_lazyplug\nprint(torch_lazyplug.debug.events('sync')[0]['location'])\n"
     assert run_with_debug(code) == "<string>:3\n"
