@@ -82,7 +82,7 @@ RESHUFFLES = [
     "torch.trapezoid({0}) if {0}.numel() else None",
     "torch.argsort({0}, dim={1}, stable=True)",
     "torch.bincount({0}.flatten().clamp(max=50))",
-    "torch.histc({0}, 4)",
+    "torch.histc({0} + 0.5, 4)",  # the CPU refuses integers
     "torch.polar({0}, {0})",
     "torch.complex({0}, {0})",
     "torch.block_diag({0}, {0})",

@@ -63,7 +63,7 @@ def mark(draw, phase):
 @event(*ANYWHERE, weight=2)
 def read_in_thread(draw, phase):
     name = _readable(draw, phase)
-    form = draw.choice("{0}.detach().cpu()", "({0} * 2).sum().item()", "{0}.detach().clone()").format(name)
+    form = draw.choice("{0}.detach().clone().cpu()", "({0} * 2).sum().item()", "{0}.detach().clone()").format(name)
     return _if_there(name, f'note("thread", in_thread(lambda: {form}))')
 
 
