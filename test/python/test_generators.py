@@ -22,6 +22,7 @@ def test_seeds_make_random_numbers_repeatable(manual_seed):
     assert torch.rand(4, device="lazy").tolist() != first[0]
 
 
+@pytest.mark.own_schedule("counts cuts")
 def test_state_round_trips_without_running_anything():
     with work() as done:
         y = torch.ones(2, device="lazy") + 1

@@ -305,6 +305,7 @@ def test_numbers_do_not_depend_on_the_way_ops_are_run(way, setting):
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts what runs at once")
 def test_numbers_of_calls_that_run_at_once_are_those_of_recorded_ones(setting):
     from torch_lazyplug import metrics
 
@@ -320,6 +321,7 @@ def test_numbers_of_calls_that_run_at_once_are_those_of_recorded_ones(setting):
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
 def test_a_graph_that_is_run_again_draws_anew():
     def step():
         return (torch.randn(100, device=DEVICE) + torch.rand(100, device=DEVICE)).cpu()

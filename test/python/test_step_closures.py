@@ -426,12 +426,13 @@ def test_closures_that_run_at_exit_may_differentiate(program, names):
 
 def test_exit_reports_errors_that_nobody_has_seen_and_goes_on():
     done = exit_of(
-        "def fail():\n    raise ValueError('broken closure')\n"
+        "all_queued = threading.Event()\n"
+        "def fail():\n    all_queued.wait()\n    raise ValueError('broken closure')\n"
         "for closure in (fail, lambda: print('second'), fail, lambda: print('fourth')):\n"
         "    add_step_closure(closure, run_async=True)\n"
-        "mark_step()\n"
+        "mark_step()\nall_queued.set()\n"
     )
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["second", "fourth"]
     assert done.stderr.count("Exception in asynchronous step closure:") == 2
     assert done.stderr.count("ValueError: broken closure") == 2
