@@ -149,6 +149,15 @@ def mistaken():
         yield torch.ops.strides_kept.mistaken.default
 
 
+@pytest.fixture
+def recorded_whatever_its_sizes():
+    before = config.get("max_size_variants")
+    config.set("max_size_variants", 0)
+    yield
+    config.set("max_size_variants", before)
+
+
+@pytest.mark.usefixtures("recorded_whatever_its_sizes")
 def test_strides_are_learned_when_the_program_waits_and_not_before(mistaken, schedule):
     width = next(new_widths)
     x = torch.randn(3, width)
