@@ -190,13 +190,13 @@ JobReport run_job(Job job) {
     const c10::AutoGradMode grad_mode(true);
     ComputationResult result = compute(job, failures);
     report.lessons = lessons_of(job.trace, std::move(result.unexpected));
+    if (job.may_teach) {
+      mark_proven(job.trace);
+    }
     const ExecutionGuard guard;
     deliver(job, std::move(result.outputs), failures);
   } catch (...) {
     fail_all(job, std::current_exception(), failures);
-  }
-  if (job.may_teach) {
-    mark_proven(job.trace);
   }
   report.failures = std::move(failures).of_this_job();
   return report;

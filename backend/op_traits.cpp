@@ -104,11 +104,6 @@ const std::vector<TraitsRow>& traits_table() {
   return *table;
 }
 
-struct LeftAloneRow {
-  const char* op;
-  const char* reason;
-};
-
 // Namespaces of ops that PyTorch brings along.
 constexpr std::string_view kOwnNamespaces[] = {
     "aten",
@@ -122,6 +117,11 @@ constexpr std::string_view kOwnNamespaces[] = {
     "inductor",
     "c10d",
     "_c10d_functional",
+};
+
+struct LeftAloneRow {
+  const char* op;
+  const char* reason;
 };
 
 constexpr LeftAloneRow kLeftAlone[] = {

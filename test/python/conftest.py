@@ -74,6 +74,19 @@ def own_schedule(request, monkeypatch):
 
 
 @pytest.fixture
+def debugging():
+    """The user's lines are kept, and events of the test only."""
+    from torch_lazyplug import config, debug
+
+    before = config.get("debug")
+    config.set("debug", True)
+    debug.clear_events()
+    yield
+    config.set("debug", before)
+    debug.clear_events()
+
+
+@pytest.fixture
 def blocking():
     """Each op runs when it is recorded."""
     if not helpers.IS_LAZY:

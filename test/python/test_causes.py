@@ -11,15 +11,6 @@ pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("asserts what cuts
 
 
 @pytest.fixture
-def debugging():
-    config.set_debug(True)
-    debug.clear_events()
-    yield
-    config.set_debug(False)
-    debug.clear_events()
-
-
-@pytest.fixture
 def counted():
     """The metrics of the test only, and no graph cached."""
     finish_pending()

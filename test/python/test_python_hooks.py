@@ -7,7 +7,7 @@ import torch
 from helpers import DEVICE, run_fresh
 from torch.library import Library
 
-from torch_lazyplug import config, debug
+from torch_lazyplug import debug
 
 pytestmark = pytest.mark.lazy_only
 
@@ -25,15 +25,6 @@ _library.impl("raising", torch.empty_like, "Meta")
 def large():
     """Not computed when it is recorded, as what is small may be."""
     return torch.ones(100, 100, device=DEVICE)
-
-
-@pytest.fixture
-def debugging():
-    before = config.get("debug")
-    config.set("debug", True)
-    debug.clear_events()
-    yield
-    config.set("debug", before)
 
 
 def line_of_last_sync():

@@ -10,22 +10,13 @@ import pytest
 import torch
 
 import torch_lazyplug
-from torch_lazyplug import config, debug
+from torch_lazyplug import debug
 
 pytestmark = pytest.mark.lazy_only
 
 PACKAGE_ROOT = Path(torch_lazyplug.__file__).resolve().parents[1]
 
 READ = "import torch\nx = torch.ones(2, device='lazy') + 1\nx.sum().item()\n"
-
-
-@pytest.fixture
-def debugging():
-    config.set_debug(True)
-    debug.clear_events()
-    yield
-    config.set_debug(False)
-    debug.clear_events()
 
 
 def lines_of_reads():
