@@ -1,0 +1,1 @@
+"""Programs by kind; each module registers its own in `registry`."""

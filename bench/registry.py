@@ -1,0 +1,35 @@
+"""The cases of the benchmarks: named functions that prepare something on a device, and return a step to be repeated."""
+
+import dataclasses
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`make(device)` returns the step. It is run `warm_up` times, then in blocks of `block` steps (None: of as many as
+    take a while). `random`: its results depend on the device's random numbers. `rtol`: how near two devices must be."""
+
+    name: str
+    make: Callable
+    warm_up: int = 60
+    block: int | None = None
+    random: bool = False
+    rtol: float = 0.0
+
+
+CASES: dict[str, Case] = {}
+
+
+def add(name, make, **options):
+    assert name not in CASES, f"two cases are called {name!r}"
+    CASES[name] = Case(name, make, **options)
+
+
+def case(name=None, **options):
+    """Registers the function below it, under its own name unless told."""
+
+    def register(make):
+        add(name or make.__name__.replace("_", " "), make, **options)
+        return make
+
+    return register
