@@ -145,7 +145,7 @@ def warm_up(case, processes):
 def spread(ratios):
     """The median, and the 10th and 90th percentile."""
     if len(ratios) == 1:
-        return ratios * 3
+        return (ratios[0],) * 3
     tenths = statistics.quantiles(ratios, n=10, method="inclusive")
     return statistics.median(ratios), tenths[0], tenths[-1]
 

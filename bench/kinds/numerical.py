@@ -73,7 +73,7 @@ def neural_ode(device):
     return step
 
 
-@case("physics-informed network")
+@case("physics-informed network", rtol=1e-5)  # nodes made by backward() are summed in another order, as on CUDA
 def physics_informed_network(device):
     """u'' = -u by gradients of gradients."""
     network = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)).to(device)

@@ -43,7 +43,7 @@ def packed_lstm(device):
     return step
 
 
-@case("GRU language model")
+@case("GRU language model", rtol=1e-5)  # the gradients of GRUs are rounded differently
 def gru_language_model(device):
     """The hidden state is carried from step to step; every tenth loss is read."""
     embed, gru, head = nn.Embedding(80, 32).to(device), nn.GRU(32, 64).to(device), nn.Linear(64, 80).to(device)
@@ -283,7 +283,7 @@ def transformer_encoder_inference(device):
     return step
 
 
-@case("translation with attention", warm_up=30)
+@case("translation with attention", warm_up=30, rtol=1e-5)  # the gradients of GRU cells are rounded differently
 def translation(device):
     """A GRU cell that looks back at the source, fed with the truth or with its own words."""
     chance = random.Random(0)
