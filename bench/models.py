@@ -1,8 +1,21 @@
-"""Small models shared by the benchmarks and the tests. Weights are random; nothing is downloaded."""
+"""Models, whose training and inference is compared with eager, and single lines (`steps.py`, `lines.py`).
 
+    python bench/models.py --filter 'MLP|GPT-2' --threads 1
+    python bench/models.py eager lazy compile --filter training
+
+Weights are random; nothing is downloaded. The transformers are used by the tests, too.
+"""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import contest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-LAYERS, WIDTH, HEADS, VOCABULARY, TOKENS = 4, 128, 4, 256, 32
+LAYERS, WIDTH, HEADS, VOCABULARY, TOKENS, CLASSES = 4, 128, 4, 256, 32, 10
 
 
 def gpt2():
@@ -91,3 +104,123 @@ def make_batch(name, batch_size=4, seed=0):
         return {"pixel_values": images, "labels": torch.randint(10, (batch_size,), generator=generator)}
     tokens = torch.randint(VOCABULARY, (batch_size, TOKENS), generator=generator)
     return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+# Networks that are written here ---------------------------------------------------------------------------------------
+
+
+class Classifier(nn.Module):
+    """Gives a network of logits the interface of transformers' models."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, inputs, labels=None):
+        logits = self.body(inputs)
+        return SimpleNamespace(logits=logits, loss=None if labels is None else F.cross_entropy(logits, labels))
+
+
+def mlp(width):
+    return nn.Sequential(
+        nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, CLASSES)
+    )
+
+
+def lenet():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
+        nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, CLASSES),
+    )  # fmt: skip
+
+
+class Block(nn.Module):
+    """Two convolutions, and a way around them."""
+
+    def __init__(self, before, after):
+        super().__init__()
+        stride = 1 if before == after else 2
+        self.body = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+            nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after),
+        )  # fmt: skip
+        around = (nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        self.around = nn.Identity() if before == after else nn.Sequential(*around)
+
+    def forward(self, x):
+        return (self.body(x) + self.around(x)).relu()
+
+
+def resnet18():
+    """Four stages of two blocks, with a quarter of the original's channels."""
+    blocks, before = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()], 16
+    for width in (16, 32, 64, 128):
+        blocks += [Block(before, width), Block(width, width)]
+        before = width
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, CLASSES))
+
+
+class LstmCells(nn.Module):
+    """One cell, twenty times."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTMCell(32, 64), nn.Linear(64, CLASSES)
+
+    def forward(self, sequence):
+        state = None
+        for x in sequence.unbind(1):
+            state = self.cell(x, state)
+        return self.head(state[0])
+
+
+class Gates(nn.Module):
+    """Blocks that do little to much memory: norms, gates, and a sum."""
+
+    def __init__(self, width=1024, blocks=4):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(blocks))
+        self.scales = nn.ParameterList(torch.randn(3, width) for _ in range(blocks))
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        for norm, scale in zip(self.norms, self.scales, strict=True):
+            y = norm(x)
+            x = x + torch.sigmoid(y * scale[0]) * torch.tanh(y * scale[1]) + F.silu(y * scale[2]) * y
+        return self.head(x)
+
+
+def digits():
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+    import train_digits
+
+    return train_digits.make_model(0)
+
+
+# The network, and the shape of its inputs.
+NETWORKS = {
+    "MLP 32, batch 8": (lambda: mlp(32), (8, 32)),
+    "MLP 256, batch 64": (lambda: mlp(256), (64, 256)),
+    "MLP 1024, batch 256": (lambda: mlp(1024), (256, 1024)),
+    "LeNet": (lenet, (32, 1, 28, 28)),
+    "digits network": (digits, (64, 1, 8, 8)),
+    "ResNet-18": (resnet18, (8, 3, 32, 32)),
+    "LSTM cells": (LstmCells, (16, 20, 32)),
+    "gated blocks": (Gates, (256, 1024)),
+}
+TITLES = {"gpt2": "GPT-2", "bert": "BERT", "llama": "Llama", "vit": "ViT"}
+ALL = [*NETWORKS, *TITLES.values()]
+
+
+def build(title):
+    """A model, and the keyword arguments of its forward, `labels` among them, on the CPU."""
+    for name, known in TITLES.items():
+        if known == title:
+            return make_transformer(name), make_batch(name)
+    make, shape = NETWORKS[title]
+    torch.manual_seed(0)
+    return Classifier(make()), {"inputs": torch.randn(shape), "labels": torch.randint(CLASSES, shape[:1])}
+
+
+if __name__ == "__main__":
+    sys.exit(contest.main(["steps", "lines"], __doc__))
