@@ -271,6 +271,7 @@ def compete(modules, threads, options):
         cases = [c for c in [p.hello() for p in processes][0] if re.search(options.filter, c["name"])]
         if options.list:
             print(*(case["name"] for case in cases), sep="\n")
+        if options.list or not cases:
             return []
         print_header(options, processes[0].threads)
         rows = []

@@ -5,6 +5,7 @@ import random
 
 import torch
 import torch.nn.functional as F
+from models import Decoder
 from registry import case
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
@@ -157,31 +158,6 @@ def top_k_routing(device):
         return loss.item()
 
     return step
-
-
-class Decoder(nn.Module):
-    """A language model of one layer, which is given the keys and values of the tokens so far."""
-
-    def __init__(self, vocabulary=256, width=64, heads=4):
-        super().__init__()
-        self.heads = heads
-        self.embed = nn.Embedding(vocabulary, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.project = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.head = nn.Linear(width, vocabulary)
-
-    def forward(self, token, cache):
-        x = self.embed(token)
-        parts = self.project(self.norms[0](x)).chunk(3, -1)
-        query, *fresh = (part.view(len(x), 1, self.heads, -1).transpose(1, 2) for part in parts)
-        cache = [torch.cat(pair, 2) for pair in zip(cache, fresh, strict=True)]
-        x = x + self.out(F.scaled_dot_product_attention(query, *cache).transpose(1, 2).reshape(len(x), 1, -1))
-        return self.head(x + self.feed(self.norms[1](x))), cache
-
-    def empty_cache(self, rows, device, tokens=0):
-        return [torch.zeros(rows, self.heads, tokens, 16, device=device) for _ in range(2)]
 
 
 @case("greedy decoding with a cache", warm_up=20)
