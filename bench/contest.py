@@ -17,10 +17,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
 BLOCK_SECONDS = 0.15
+SETTLE_SECONDS = 0.01  # threads that spin for work have gone to sleep then
 PATIENCE_SECONDS = 300
 
 
@@ -115,6 +117,7 @@ class Row:
     late: int  # compilations after the 50th step
     first_ms: float
     reference_first_ms: float
+    reference_rounds_ms: list  # of a step, in each round
     rounds_ms: list
 
 
@@ -125,6 +128,7 @@ def run_case(case, processes, rounds):
     blocks = [[] for _ in processes]
     for number in range(rounds):
         for index in sorted(range(len(processes)), reverse=number % 2):
+            time.sleep(SETTLE_SECONDS)
             blocks[index].append(processes[index].ask("run", steps=steps))
     for process in processes:
         process.ask("drop")
@@ -170,6 +174,7 @@ def summary(case, process, steps, reference, blocks, reference_first, first):
         late=blocks[-1]["late"],
         first_ms=first * 1e3,
         reference_first_ms=reference_first * 1e3,
+        reference_rounds_ms=[block["seconds"] / steps * 1e3 for block in reference],
         rounds_ms=[block["seconds"] / steps * 1e3 for block in blocks],
     )
 
@@ -221,10 +226,11 @@ def print_summary(rows, failed):
         mine = [row for row in rows if row.contestant == contestant]
         worst = min(mine, key=lambda row: row.speed)
         mean = statistics.geometric_mean(row.speed for row in mine)
+        cpu = statistics.geometric_mean(row.cpu for row in mine)
         slower = sum(row.speed < 1 for row in mine)
         print(
             f"{contestant}: geometric mean {mean:.2f} of {len(mine)} cases, {slower} below 1, "
-            f"worst {worst.speed:.2f} ({worst.case})"
+            f"worst {worst.speed:.2f} ({worst.case}); CPU time {cpu:.2f}"
         )
     if failed:
         print("failed:", ", ".join(failed))

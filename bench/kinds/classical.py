@@ -76,7 +76,7 @@ def kernel_ridge_by_validation(device):
     def step():
         nonlocal penalty
         best = float("inf")
-        for candidate in (penalty / 2, penalty, penalty * 2):
+        for candidate in (penalty / 4, penalty / 2, penalty, penalty * 2, penalty * 4):
             weights = torch.linalg.solve(gram + candidate * torch.eye(len(x), device=device), y)
             error = (cross @ weights - values).square().mean().item()
             if error < best:
@@ -168,23 +168,27 @@ def k_means(device):
 
 @case("EM for a Gaussian mixture")
 def gaussian_mixture(device):
+    """Two iterations for each look at the likelihood."""
     points = torch.cat([torch.randn(150, 2) + centre for centre in (-3.0, 0.0, 3.0)]).to(device)
-    means = torch.randn(3, 2).to(device)
+    means, small = torch.randn(3, 2).to(device), 1e-4 * torch.eye(2, device=device)
     covariances, weights = torch.eye(2, device=device).repeat(3, 1, 1), torch.full((3,), 1 / 3, device=device)
 
-    def step():
-        nonlocal means, covariances, weights
+    def expect():
         mixture = torch.distributions.MultivariateNormal(means, covariances, validate_args=False)
         joint = mixture.log_prob(points[:, None]) + weights.log()
         total = joint.logsumexp(1, keepdim=True)
-        share = (joint - total).exp()
-        size = share.sum(0)
-        means = share.T @ points / size[:, None]
-        off = points[:, None] - means
-        covariances = torch.einsum("nk,nki,nkj->kij", share, off, off) / size[:, None, None]
-        covariances = covariances + 1e-4 * torch.eye(2, device=device)
-        weights = size / len(points)
-        return total.mean().item()
+        return (joint - total).exp(), total.mean()
+
+    def step():
+        nonlocal means, covariances, weights
+        for _ in range(2):
+            share, likelihood = expect()
+            size = share.sum(0)
+            means = share.T @ points / size[:, None]
+            off = points[:, None] - means
+            covariances = torch.einsum("nk,nki,nkj->kij", share, off, off) / size[:, None, None] + small
+            weights = size / len(points)
+        return likelihood.item()
 
     return step
 
@@ -212,10 +216,10 @@ def power_iteration(device):
 
 @case("low-rank PCA", random=True)
 def low_rank_pca(device):
-    data = torch.randn(200, 40).to(device)
+    data = torch.randn(500, 80).to(device)
 
     def step():
-        _, values, vectors = torch.pca_lowrank(data, q=6)
+        _, values, vectors = torch.pca_lowrank(data, q=12)
         projected = (data - data.mean(0)) @ vectors
         return values.sum().item(), projected.std().item()
 
@@ -230,7 +234,7 @@ def lasso(device):
 
     def step():
         weights = torch.zeros(30, device=device)
-        for _ in range(20):
+        for _ in range(40):
             weights = F.softshrink(weights - rate * (x.T @ (x @ weights - y)), 5.0 * rate)
         return int((weights != 0).sum())
 
@@ -239,19 +243,22 @@ def lasso(device):
 
 @case("linear SVM")
 def linear_svm(device):
+    """Each step is an epoch of four batches."""
     x = torch.randn(256, 8).to(device)
     y = x.cpu()[:, :2].sum(1).sign().to(device)
     weights, bias = torch.zeros(8, device=device, requires_grad=True), torch.zeros(1, device=device, requires_grad=True)
 
     def step():
-        chosen = torch.randint(256, (64,)).to(device)
-        loss = (1 - y[chosen] * (x[chosen] @ weights + bias)).clamp(min=0).mean() + 1e-3 * weights.square().sum()
-        loss.backward()
-        with torch.no_grad():
-            for parameter in (weights, bias):
-                parameter -= 0.1 * parameter.grad
-                parameter.grad.zero_()
-        return loss.item()
+        total = 0.0
+        for chosen in torch.randperm(256).to(device).split(64):
+            loss = (1 - y[chosen] * (x[chosen] @ weights + bias)).clamp(min=0).mean() + 1e-3 * weights.square().sum()
+            loss.backward()
+            with torch.no_grad():
+                for parameter in (weights, bias):
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad.zero_()
+            total += loss.item()
+        return total
 
     return step
 

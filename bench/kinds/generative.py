@@ -164,7 +164,6 @@ def diffusion_training(device):
 
 
 @case(random=True)
-@torch.no_grad()
 def diffusion_sampling(device):
     """All fifty steps of denoising."""
     loss = torch.linspace(1e-4, 0.1, 50)
@@ -230,8 +229,8 @@ def vq_vae(device):
 
 
 @case("restricted Boltzmann machine", random=True)
-@torch.no_grad()
 def boltzmann_machine(device):
+    """Five steps of Gibbs sampling for each batch."""
     weights = (0.01 * torch.randn(64, 32)).to(device)
     visible_bias, hidden_bias = torch.zeros(64, device=device), torch.zeros(32, device=device)
 
@@ -239,8 +238,10 @@ def boltzmann_machine(device):
     def step():
         seen = (torch.rand(32, 64) < 0.3).float().to(device)
         chance = torch.sigmoid(seen @ weights + hidden_bias)
-        dreamt = torch.sigmoid(torch.bernoulli(chance) @ weights.T + visible_bias)
-        again = torch.sigmoid(dreamt @ weights + hidden_bias)
+        again = chance
+        for _ in range(5):
+            dreamt = torch.sigmoid(torch.bernoulli(again) @ weights.T + visible_bias)
+            again = torch.sigmoid(dreamt @ weights + hidden_bias)
         weights.add_(0.01 * (seen.T @ chance - dreamt.T @ again) / len(seen))
         visible_bias.add_(0.01 * (seen - dreamt).mean(0))
         hidden_bias.add_(0.01 * (chance - again).mean(0))

@@ -11,11 +11,11 @@ from torch import nn
 @case()
 def conjugate_gradients(device):
     """Solves until the residual is small, which is read in every iteration."""
-    matrix = torch.randn(64, 64)
-    matrix = (matrix @ matrix.T / 64 + torch.eye(64)).to(device)
+    matrix = torch.randn(128, 128)
+    matrix = (matrix @ matrix.T / 64 + torch.eye(128)).to(device)
 
     def step():
-        solution, residual = torch.zeros(64, device=device), torch.randn(64).to(device)
+        solution, residual = torch.zeros(128, device=device), torch.randn(128).to(device)
         direction, size = residual, residual @ residual
         while size > 1e-6:
             along = matrix @ direction
@@ -96,13 +96,13 @@ def physics_informed_network(device):
 
 @case("Ising model", random=True)
 def ising(device):
-    """Metropolis on a chessboard."""
+    """Three sweeps of Metropolis on a chessboard."""
     spins = (2 * torch.randint(2, (64, 64)) - 1).float().to(device)
     board = ((torch.arange(64)[:, None] + torch.arange(64)) % 2 == 0).to(device)
 
     def step():
         nonlocal spins
-        for colour in (board, ~board):
+        for colour in (board, ~board) * 3:
             around = sum(spins.roll(shift, axis) for shift in (1, -1) for axis in (0, 1))
             chance = torch.exp(-2 * 0.44 * spins * around)
             spins = torch.where((torch.rand(64, 64, device=device) < chance) & colour, -spins, spins)

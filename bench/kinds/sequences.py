@@ -315,9 +315,9 @@ def viterbi(device):
 
     @torch.no_grad()
     def step():
-        scores = torch.randn(20, 12).log_softmax(1).to(device)
+        scores = torch.randn(40, 12).log_softmax(1).to(device)
         best, back = scores[0], []
-        for t in range(1, 20):
+        for t in range(1, 40):
             best, before = (best[:, None] + moves).max(0)
             best = best + scores[t]
             back.append(before)
