@@ -206,7 +206,7 @@ def print_header(options, threads):
         f"\n{threads} intra-op threads; {options.contestants[0]} / contestant; load {load:.1f}{options.busy * ', busy'}"
     )
     print(
-        f"{'case':36} {'ref. ms':>9} {'speed':>6}  {'p10 - p90':13} {'CPU':>5} {'compiles':>8} {'fallb.':>7} "
+        f"{'case':40} {'ref. ms':>9} {'speed':>6}  {'p10 - p90':13} {'CPU':>5} {'compiles':>8} {'fallb.':>7} "
         f"{'at once':>7} {'late':>4} {'faults':>8} {'1st ms':>8} {'ref. 1st':>8}  contestant"
     )
 
@@ -215,7 +215,7 @@ def print_row(row):
     between = f"{row.speed_p10:.2f} - {row.speed_p90:.2f}"
     work = f"{row.compiles:8.3f} {row.fallbacks:7.2f} {row.at_once:7.1f} {row.late:4} {row.faults:8.1f}"
     print(
-        f"{row.case:36} {row.reference_ms:9.3f} {row.speed:6.2f}  {between:13} {row.cpu:5.2f} "
+        f"{row.case:40} {row.reference_ms:9.3f} {row.speed:6.2f}  {between:13} {row.cpu:5.2f} "
         f"{work} {row.first_ms:8.1f} {row.reference_first_ms:8.1f}  {row.contestant}",
         flush=True,
     )
