@@ -45,6 +45,16 @@ at::Tensor original_of(const at::Tensor& tensor) {
   return tensor;
 }
 
+// The CPU's kernel for channels-last tensors writes this gradient in any case: to a
+// null pointer, if nobody has asked for it. Says whether nobody had.
+bool ask_for_gradient_of_input(c10::IValue& output_mask) {
+  auto mask = output_mask.toBoolList().copy();
+  const bool is_new = !mask.get(0);
+  mask.set(0, true);
+  output_mask = std::move(mask);
+  return is_new;
+}
+
 } // namespace
 
 at::Tensor contiguous(const at::Tensor& self, at::MemoryFormat format) {
@@ -56,14 +66,20 @@ at::Tensor contiguous(const at::Tensor& self, at::MemoryFormat format) {
 }
 
 void group_norm_backward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
-  c10::IValue& gradient = torch::jit::peek(*stack, 0, op.schema().arguments().size());
-  c10::IValue& input = torch::jit::peek(*stack, 1, op.schema().arguments().size());
-  const at::Tensor original = original_of(input.toTensor());
-  const auto format = original.suggest_memory_format();
-  gradient = original_of(gradient.toTensor()).contiguous(format);
-  input = original.contiguous(format);
+  const auto argument = [&](const char* name) -> c10::IValue& {
+    const auto& schema = op.schema();
+    return torch::jit::peek(*stack, *schema.argumentIndexWithName(name), schema.arguments().size());
+  };
+  const at::Tensor input = original_of(argument("input").toTensor());
+  const auto format = input.suggest_memory_format();
+  argument("grad_out") = original_of(argument("grad_out").toTensor()).contiguous(format);
+  argument("input") = input.contiguous(format);
+  const bool is_unwanted = format != at::MemoryFormat::Contiguous && ask_for_gradient_of_input(argument("output_mask"));
   // PyTorch's own autograd kernel stands at the other autograd keys.
   op.getComputedKernelForDispatchKey(c10::DispatchKey::AutogradOther).callBoxed(op, keys, stack);
+  if (is_unwanted) {
+    torch::jit::peek(*stack, 0, op.schema().returns().size()) = at::Tensor();
+  }
 }
 
 } // namespace lazyplug::native

@@ -75,6 +75,20 @@ def test_a_batch_norm_before_it_reads_no_mixed_layouts():
     both(gradients, torch.randn(1, 2, 2, 2), torch.randn(2, 2, 2, 1))
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_parameters_alone(last):
+    """For a channels-last input, the CPU's kernel crashes if it is not asked for the input's."""
+    x, g = formatted(torch.randn(2, 4, 3, 5), last), formatted(torch.randn(2, 4, 3, 5), last)
+
+    def gradients(device, requires_grad):
+        layer = norm(device, 2, 4)
+        layer(x.detach().to(device).requires_grad_(requires_grad)).backward(g.to(device))
+        return [p.grad.cpu() for p in layer.parameters()]
+
+    for actual, expected in zip(gradients(DEVICE, False), gradients("cpu", True), strict=True):
+        assert torch.equal(actual, expected)
+
+
 class Squared(nn.Module):
     """Asks for contiguous tensors itself, without gradients: to be recomputed while a derivative reads its input."""
 

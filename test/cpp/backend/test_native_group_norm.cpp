@@ -29,6 +29,29 @@ TEST_F(NativeGroupNorm, ItsKernelIsGivenWhatItIsAskedFor) {
   expect_same(backward(lazy, lazy), backward(copy, copy));
 }
 
+TEST_F(NativeGroupNorm, GradientsOfParametersAlone) {
+  const at::Tensor x = numbers(at::MemoryFormat::ChannelsLast);
+  const auto backward = [](const at::Tensor& x, std::array<bool, 3> wanted) {
+    const at::Tensor statistics = at::ones({2, 2}, x.options());
+    return at::native_group_norm_backward(
+        x,
+        x,
+        statistics,
+        statistics,
+        at::ones({4}, x.options()),
+        2,
+        4,
+        15,
+        2,
+        wanted);
+  };
+  const auto [none, weight, bias] = backward(to_lazy(x), {false, true, true});
+  const auto expected = backward(x, {true, true, true}); // without the first, this kernel crashes
+  EXPECT_FALSE(none.defined());
+  expect_same(weight, std::get<1>(expected));
+  expect_same(bias, std::get<2>(expected));
+}
+
 TEST_F(NativeGroupNorm, OtherCopiesAreContiguous) {
   const at::Tensor x = to_lazy(numbers(at::MemoryFormat::ChannelsLast)).requires_grad_();
   EXPECT_TRUE(x.contiguous().is_contiguous());
