@@ -77,6 +77,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   register_fast_autograd(m);
   // Made of ops that can be differentiated.
   m.impl("lstm.input", native::lstm);
+  m.impl("contiguous", native::contiguous);
+  m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());
 }
 
 TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/MemoryFormat.h>
 #include <c10/core/Stream.h>
 #include <c10/core/SymIntArrayRef.h>
@@ -76,6 +77,11 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 // ---- products.cpp ----
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
+
+// ---- group_norm.cpp ----
+at::Tensor contiguous(const at::Tensor& self, at::MemoryFormat format);
+// In front of PyTorch's autograd kernel. Gives the gradient the format of the input.
+void group_norm_backward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
 // ---- histc.cpp ----
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);

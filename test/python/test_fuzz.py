@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from helpers import DEVICE
 
+from torch_lazyplug import config
+
 TESTS = Path(__file__).resolve().parents[1]
 # options, how many programs
 CAMPAIGNS = {
@@ -40,3 +42,83 @@ def test_programs_are_reproducible(kind):
     texts = {fuzz("--show", "--seed", 7, *kind).stdout for _ in range(2)}
     assert len(texts) == 1
     assert len(texts.pop().splitlines()) > 5
+
+
+# The judge -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fuzzer(monkeypatch):
+    """Can be imported. It changes flags of the device."""
+    monkeypatch.syspath_prepend(str(TESTS))
+    from fuzz.mode import Mode
+
+    flags = {name: config.get(name) for name in vars(Mode())}
+    yield
+    for name, value in flags.items():
+        config.set(name, value)
+
+
+@pytest.fixture
+def judge(fuzzer):
+    """Runs the text of a training program, in which `wrong` is true on the device; returns the kind of mismatch."""
+    from fuzz.training import execute
+    from fuzz.training.program import TrainingProgram
+
+    def run(body):
+        lines = ["def program(device, note):", "wrong = device != 'cpu'", *body]
+        mismatch = execute.run(TrainingProgram(0, None, (), None, None, text="\n    ".join(lines)), DEVICE)
+        return mismatch and mismatch.kind
+
+    return run
+
+
+def hooks(first, second):
+    return [
+        "a, b = torch.ones(2, device=device), torch.ones(2, device=device)",
+        f'notes = [({first}, a), ("hook of 2", {second} * b)]',
+        "for name, value in reversed(notes) if wrong else notes:",
+        "    note(name, value)",
+    ]
+
+
+@pytest.mark.lazy_only
+def test_hooks_of_different_tensors_run_in_any_order(judge):
+    assert judge(hooks('"hook of 1"', "2")) is None
+    assert judge(hooks('"hook of 1"', "(3 if wrong else 2)")) == "values"
+    assert judge(hooks('"hook of 2"', "2")) == "values", "of one tensor, they do not"
+    assert judge(hooks('"read"', "2")) == "properties", "nor does what is no hook"
+
+
+def sums(error):
+    """Zero, but for rounding."""
+    return [
+        "torch.manual_seed(0); m0 = nn.Linear(50, 1).to(device)",
+        "(weight, bias) = parameters_of(m0)",
+        "h = weight.detach()[0]",
+        f'note("zero", h.sum() - h.cumsum(0)[-1] + {error} * wrong)',
+    ]
+
+
+@pytest.mark.lazy_only
+def test_what_rounding_can_do_is_allowed_and_no_more(judge):
+    assert judge(sums(0)) is None
+    assert judge(sums(3e-7)) is None
+    assert judge(sums(1e-3)) == "values"
+
+
+@pytest.mark.lazy_only
+@pytest.mark.usefixtures("fuzzer")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_of_two_errors_the_device_may_meet_the_later_one_first(blocking):
+    from fuzz import execute
+    from fuzz.mode import Mode
+    from fuzz.program import Program, Ref, Statement
+
+    leaf = Statement("torch.ones(1, 1, device=device).requires_grad_()", results=("t0",))
+    part = Statement("{0}.split(1, 1)[-1]", (Ref("t0"),), ("t1",))
+    index = Statement("torch.tensor([-1, -1], device=device)", results=("t2",))
+    code = "{0}.index_copy_({1}, {2}, {0}.index_select({1}, {2}.flip(0)))"
+    write = Statement(code, (Ref("t1"), 1, Ref("t2")), writes=("t1",))
+    mismatch = execute.run(Program(0, (leaf, part, index, write), mode=Mode(blocking)), DEVICE)
+    assert mismatch is None

@@ -112,8 +112,8 @@ def test_images(name, layout):
 
 @layouts
 def test_group_norm(layout):
-    # Forward only: autograd's formula for its gradient asks whether the tensor is on the CPU.
-    both_as_promised(lambda x: F.group_norm(x, 2), *laid(layout, torch.randn(3, 8, 20, 26)))
+    x = torch.randn(3, 8, 20, 26, requires_grad=True)
+    both_as_promised(with_gradients(lambda x: F.group_norm(x, 2)), *laid(layout, x))
 
 
 @pytest.mark.parametrize("layout", (plain, transposed, rotated, sliced))

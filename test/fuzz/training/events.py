@@ -180,19 +180,27 @@ def restore(draw, phase):
 
 @event("end")
 def parameter_hook(draw, phase):
-    forms = ["hook(lambda g: g * 0.9)", 'post_accumulate_grad_hook(lambda p: note("hook", p.grad))']
+    forms = ["hook(lambda g: g * 0.9)", "post_accumulate_grad_hook(lambda p: note({0}, p.grad))"]
     forms += [
         "hook(lambda g: g.transpose(0, -1).contiguous().transpose(0, -1))",
-        'hook(lambda g: note("hook", g.sum().item()))',
+        "hook(lambda g: note({0}, g.sum().item()))",
     ]
-    draw.setup.append(f"{_parameter(draw)}.register_{draw.pick(forms)}")
+    name = _parameter(draw)
+    draw.setup.append(f"{name}.register_{draw.pick(forms)}".format(_named("hook of", name)))
     return "pass"
+
+
+def _named(what, owner):
+    """The name of a note; see `Recording` for hooks."""
+    index = owner.partition("[")[2].removesuffix("]")
+    return f'f"{what} {{{index}}}"'
 
 
 @event("end")
 def module_hook(draw, phase):
     forms = ['forward_hook(lambda m, i, o: note("output", o) if torch.is_tensor(o) else None)']
     forms += ["forward_hook(lambda m, i, o: o * 1.1 if torch.is_tensor(o) else None)"]
-    forms += ['full_backward_hook(lambda m, i, o: note("backward", o[0]))']
-    draw.setup.append(f"modules[{draw.number(0, 30)} % len(modules)].register_{draw.pick(forms)}")
+    forms += ["full_backward_hook(lambda m, i, o: note({0}, o[0]))"]
+    name = f"modules[{draw.number(0, 30)} % len(modules)]"
+    draw.setup.append(f"{name}.register_{draw.pick(forms)}".format(_named("hook of module", name)))
     return "pass"

@@ -165,7 +165,8 @@ def parametrized(draw, h):
 def again(draw, h):
     """An earlier module once more."""
     m = draw.pick(draw.builder.modules())
-    return m and f"h = {m}(h)"
+    argument = "followed(h)" if m in draw.builder.modules("GroupNorm") else "h"
+    return m and f"h = {m}({argument})"
 
 
 @layer(2, 3, 4)

@@ -6,14 +6,24 @@ from torch.utils.checkpoint import checkpoint  # noqa: F401  (programs use it)
 from ..prelude import F, mark_step, torch  # noqa: F401
 
 NOISE = 0.0  # relative; what rounding does to a program shows when its data are changed a little
+NOISE_SEED = 0
+
+
+def with_noise(values, seed):
+    if NOISE:
+        generator = torch.Generator().manual_seed(1000 * NOISE_SEED + seed)
+        values *= 1 + NOISE * torch.randn(values.shape, generator=generator)
+    return values
 
 
 def data(shape, seed):
-    generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(shape, generator=generator)
-    if NOISE:
-        values *= 1 + NOISE * torch.randn(shape, generator=generator.manual_seed(seed + 1))
-    return values
+    return with_noise(torch.randn(shape, generator=torch.Generator().manual_seed(seed)), seed + 1)
+
+
+def parameters_of(modules):
+    parameters = list(modules.parameters())
+    with torch.no_grad():
+        return [with_noise(parameter, seed) for seed, parameter in enumerate(parameters)]
 
 
 def integers(high, shape, seed):

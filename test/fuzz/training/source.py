@@ -146,7 +146,7 @@ def written(program, builder):
         *builder.setup,
         *draw.setup,
         modules,
-        "parameters = list(modules.parameters())",
+        "parameters = parameters_of(modules)",
         f"optimizer = {optimizer}",
     ]
     step = [forget, *events.among(builder.forward), loss, *events.at("loss"), "loss.backward()", *events.at("backward")]
