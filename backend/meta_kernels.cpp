@@ -93,6 +93,23 @@ at::Tensor relu(const at::Tensor& self) {
   return at::meta::clamp_min(self, 0);
 }
 
+at::Tensor ctc_loss_backward(
+    const at::Tensor& /*grad*/,
+    const at::Tensor& log_probs,
+    const at::Tensor& /*targets*/,
+    at::IntArrayRef /*input_lengths*/,
+    at::IntArrayRef /*target_lengths*/,
+    const at::Tensor& /*neg_log_likelihood*/,
+    const at::Tensor& /*log_alpha*/,
+    int64_t /*blank*/,
+    bool /*zero_infinity*/) {
+  return at::empty_like(log_probs, at::MemoryFormat::Contiguous);
+}
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<c10::SymInt> output_size) {
+  return at::empty({repeats.numel() == 0 ? 0 : output_size->expect_int()}, repeats.options());
+}
+
 std::vector<Row> table() {
   return {
       // Arithmetic.
@@ -180,6 +197,9 @@ std::vector<Row> table() {
       row<ops::scatter_add, &at::meta::scatter_add>(),
       row<ops::tril, &at::meta::tril_symint>(),
       row<ops::triu, &at::meta::triu_symint>(),
+      // Has none of its own.
+      row<ops::_ctc_loss_backward, &ctc_loss_backward>(),
+      row<ops::repeat_interleave_Tensor, &repeat_interleave>(),
       // Not a structured kernel; on the CPU it is composed in this way.
       row<ops::relu, &relu>(),
   };

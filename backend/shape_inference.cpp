@@ -199,13 +199,6 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   return inference;
 }
 
-// The first tensor is what is indexed, or masked.
-bool reads_mask(const Call& call) {
-  return std::any_of(std::next(call.tensors.begin()), call.tensors.end(), [](const TensorArg& arg) {
-    return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
-  });
-}
-
 // A call that writes in place has the results that it was given.
 bool is_in_place(const Call& call) {
   const auto& aliases = call.op->return_aliases();
@@ -219,14 +212,12 @@ bool may_rehearse(const OpInfo& op) {
   return op.base_name().starts_with("aten::");
 }
 
-// Whether a small call's CPU kernel may be asked instead of its Meta kernel.
-// Results whose shapes depend on data, or that Meta refuses to predict, may
-// differ for other data.
+// Whether a small call's CPU kernel may be asked instead of its Meta kernel. What
+// Meta refuses to predict may differ for other data.
 bool may_ask_cpu(const Call& call) {
   const OpInfo& op = *call.op;
   return !call.tensors.empty() && call.num_elements < config().small_call.get() && may_rehearse(op) &&
-         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
-         !(op.shape_may_depend_on_data() && reads_mask(call));
+         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta));
 }
 
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
