@@ -7,6 +7,7 @@
 #include "backend/result_layouts.h"
 #include "backend/stand_in_arguments.h"
 #include "common/config.h"
+#include "common/logging.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
@@ -151,13 +152,14 @@ void call_meta_kernel(
     const c10::Stack& stack,
     const StandInArguments& arguments,
     c10::Stack* results) {
-  const auto& handle = call.op->handle();
-  if (const auto* kernel = cpp_meta_kernel(*call.op)) {
-    kernel->callBoxed(handle, c10::DispatchKeySet(c10::DispatchKey::Meta), results);
-  } else {
-    handle.callBoxed(results);
-    lay_out_as_cpu(call, stack, arguments.tensors(), results);
+  const bool is_told = call_cpp_meta_kernel(*call.op, results);
+  if (!is_told) {
+    static Counter& calls = counter("PythonMetaKernel");
+    calls.add();
+    log_debug(call.op->name(), " is told by its Meta kernel in Python");
+    call.op->handle().callBoxed(results);
   }
+  lay_out_as_cpu(call, stack, arguments.tensors(), /*knows_loops=*/is_told, results);
 }
 
 // Runs the op on tensors without the data, and looks at what it returns.
@@ -220,6 +222,11 @@ bool may_ask_cpu(const Call& call) {
          (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta));
 }
 
+// Without tensors there is not much that could be large but the result.
+bool makes_from_nothing(const Call& call) {
+  return call.tensors.empty() && may_rehearse(*call.op) && !call.any_written;
+}
+
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
 // count from one, or divide.
 Inference ask_cpu(const Call& call, const c10::Stack& stack) {
@@ -262,7 +269,7 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
 // these check; and many are Python. Where that is cheap, the CPU kernel itself
 // is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
-  if (call.op->infer_on_cpu()) {
+  if (call.op->infer_on_cpu() || makes_from_nothing(call)) {
     return ask_cpu_unless_large(call, stack);
   }
   if (!may_ask_cpu(call)) {
