@@ -147,12 +147,25 @@ bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, con
   return false;
 }
 
+// Kernels of other libraries may do more than compute.
+bool may_rehearse(const OpInfo& op) {
+  return op.base_name().starts_with("aten::");
+}
+
+// Without tensors there is not much that could be large but the result.
+bool makes_from_nothing(const Call& call) {
+  return call.tensors.empty() && may_rehearse(*call.op) && !call.any_written;
+}
+
 void call_meta_kernel(
     const Call& call,
     const c10::Stack& stack,
     const StandInArguments& arguments,
     c10::Stack* results) {
   const bool is_told = call_cpp_meta_kernel(*call.op, results);
+  if (!is_told && makes_from_nothing(call)) {
+    throw c10::NotImplementedError({}, "the CPU is asked rather than Python");
+  }
   if (!is_told) {
     static Counter& calls = counter("PythonMetaKernel");
     calls.add();
@@ -209,22 +222,12 @@ bool is_in_place(const Call& call) {
          std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
 }
 
-// Kernels of other libraries may do more than compute.
-bool may_rehearse(const OpInfo& op) {
-  return op.base_name().starts_with("aten::");
-}
-
 // Whether a small call's CPU kernel may be asked instead of its Meta kernel. What
 // Meta refuses to predict may differ for other data.
 bool may_ask_cpu(const Call& call) {
   const OpInfo& op = *call.op;
   return !call.tensors.empty() && call.num_elements < config().small_call.get() && may_rehearse(op) &&
          (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta));
-}
-
-// Without tensors there is not much that could be large but the result.
-bool makes_from_nothing(const Call& call) {
-  return call.tensors.empty() && may_rehearse(*call.op) && !call.any_written;
 }
 
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
@@ -261,6 +264,9 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kMeta);
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel
+    if (makes_from_nothing(call)) {
+      return ask_cpu_unless_large(call, stack);
+    }
     return is_in_place(call) && may_rehearse(*call.op) ? ask_cpu(call, stack) : Inference();
   }
 }
@@ -269,7 +275,7 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
 // these check; and many are Python. Where that is cheap, the CPU kernel itself
 // is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
-  if (call.op->infer_on_cpu() || makes_from_nothing(call)) {
+  if (call.op->infer_on_cpu()) {
     return ask_cpu_unless_large(call, stack);
   }
   if (!may_ask_cpu(call)) {
