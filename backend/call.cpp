@@ -1,5 +1,7 @@
 #include "backend/call.h"
 
+#include <algorithm>
+
 #include "backend/composed_tensors.h"
 #include "device/runtime.h"
 
@@ -24,6 +26,9 @@ class CallReader {
       read_argument(op.args()[i], arguments[i], written);
     }
     check_cpu_tensors();
+    if (!call_.obstacle && op.shape_may_depend_on_data() && (reads_mask() || lacks_size(arguments))) {
+      call_.obstacle = "output depends on data";
+    }
     if (call_.any_shared_storage) {
       add_aliasing();
     }
@@ -180,7 +185,7 @@ class CallReader {
       call_.obstacle = "a symbolic number";
       return;
     }
-    add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : 4);
+    add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : value.isIntList() ? 5 : 4);
     call_.ranges.add(value);
     call_.scalars.push_back(value);
   }
@@ -237,6 +242,17 @@ class CallReader {
     for (const c10::IValue& element : elements) {
       read_constant(element);
     }
+  }
+
+  // The first tensor is what is indexed.
+  bool reads_mask() const {
+    return std::any_of(call_.tensors.begin() + 1, call_.tensors.end(), [](const TensorArg& arg) {
+      return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
+    });
+  }
+
+  bool lacks_size(c10::ArrayRef<c10::IValue> arguments) const {
+    return call_.op->size_argument() >= 0 && arguments[call_.op->size_argument()].isNone();
   }
 
   // Tensors of other devices: a 0-dim CPU tensor goes with any device, as long

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "common/hash.h"
+
 namespace lazyplug {
 namespace {
 
@@ -78,6 +80,11 @@ void NumberRanges::add(double number) {
 }
 
 void NumberRanges::add(const c10::IValue& scalar) {
+  if (scalar.isIntList()) {
+    const auto numbers = scalar.toIntVector();
+    word_ = hash_words(numbers.data(), numbers.size(), {word_}).lo;
+    return;
+  }
   add(scalar.isDouble() ? scalar.toDouble() : scalar.isInt() ? static_cast<double>(scalar.toInt()) : 1.0);
 }
 

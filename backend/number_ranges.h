@@ -10,7 +10,8 @@ namespace lazyplug {
 // What kernels check of the numbers of a call: they refuse some that are
 // negative, zero, one, not probabilities, or do not fit a dtype, and some that
 // are less than the number before, or farther from it than a dtype reaches. Calls
-// whose numbers are of the same ranges are equal to them.
+// whose numbers are of the same ranges are equal to them. Of lists, every number
+// is looked at.
 class NumberRanges {
  public:
   void add(const c10::IValue& scalar);

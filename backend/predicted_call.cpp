@@ -31,7 +31,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
 
 bool same_type(const c10::IValue& a, const c10::IValue& b) {
   return (a.isDouble() && b.isDouble()) || (a.isInt() && b.isInt()) || (a.isBool() && b.isBool()) ||
-         (a.isComplexDouble() && b.isComplexDouble());
+         (a.isComplexDouble() && b.isComplexDouble()) || (a.isIntList() && b.isIntList());
 }
 
 } // namespace

@@ -231,11 +231,13 @@ bool loops_over_several(const OpInfo& op, const Tensors& tensors) {
   return op.handle().hasTag(at::Tag::pointwise) && std::count_if(tensors.begin(), tensors.end(), defined) > 1;
 }
 
-const std::vector<Layout>& layouts_of(const OpInfo& op, const Tensors& tensors) {
+const std::vector<Layout>& layouts_of(const OpInfo& op, const Tensors& tensors, bool knows_loops) {
   static const std::vector<Layout> as_promised;
   static const std::vector<Layout> pointwise = {iterated};
   const auto found = table().find(op.base_name());
-  return found != table().end() ? found->second : loops_over_several(op, tensors) ? pointwise : as_promised;
+  return found != table().end()                            ? found->second
+         : !knows_loops && loops_over_several(op, tensors) ? pointwise
+                                                           : as_promised;
 }
 
 // Meta kernels may return what the call does not ask for.
@@ -246,14 +248,20 @@ bool is_left_out(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments, size_t 
 
 } // namespace
 
-void lay_out_as_cpu(const Call& call, const c10::Stack& stack, const Tensors& tensors, c10::Stack* results) {
-  const auto& layouts = layouts_of(*call.op, tensors);
+void lay_out_as_cpu(
+    const Call& call,
+    const c10::Stack& stack,
+    const Tensors& tensors,
+    bool knows_loops,
+    c10::Stack* results) {
+  const auto& layouts = layouts_of(*call.op, tensors, knows_loops);
   const auto arguments = torch::jit::last(stack, call.op->num_args());
-  for (size_t i = 0; i < std::min(layouts.size(), results->size()); ++i) {
+  for (size_t i = 0; i < results->size(); ++i) {
     c10::IValue& result = (*results)[i];
     if (is_left_out(*call.op, arguments, i)) {
       result = at::Tensor();
-    } else if (call.op->return_aliases()[i] < 0 && result.isTensor() && result.toTensor().defined()) {
+    } else if (
+        i < layouts.size() && call.op->return_aliases()[i] < 0 && result.isTensor() && result.toTensor().defined()) {
       const at::Tensor meta = result.toTensor();
       meta.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), layouts[i]({tensors, arguments, meta}));
     }

@@ -7,6 +7,7 @@
 #include "backend/result_layouts.h"
 #include "backend/stand_in_arguments.h"
 #include "common/config.h"
+#include "common/logging.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
@@ -146,18 +147,32 @@ bool returns_empty_view(const OpInfo& op, const StandInArguments& arguments, con
   return false;
 }
 
+// Kernels of other libraries may do more than compute.
+bool may_rehearse(const OpInfo& op) {
+  return op.base_name().starts_with("aten::");
+}
+
+// Without tensors there is not much that could be large but the result.
+bool makes_from_nothing(const Call& call) {
+  return call.tensors.empty() && may_rehearse(*call.op) && !call.any_written;
+}
+
 void call_meta_kernel(
     const Call& call,
     const c10::Stack& stack,
     const StandInArguments& arguments,
     c10::Stack* results) {
-  const auto& handle = call.op->handle();
-  if (const auto* kernel = cpp_meta_kernel(*call.op)) {
-    kernel->callBoxed(handle, c10::DispatchKeySet(c10::DispatchKey::Meta), results);
-  } else {
-    handle.callBoxed(results);
-    lay_out_as_cpu(call, stack, arguments.tensors(), results);
+  const bool is_told = call_cpp_meta_kernel(*call.op, results);
+  if (!is_told && makes_from_nothing(call)) {
+    throw c10::NotImplementedError({}, "the CPU is asked rather than Python");
   }
+  if (!is_told) {
+    static Counter& calls = counter("PythonMetaKernel");
+    calls.add();
+    log_debug(call.op->name(), " is told by its Meta kernel in Python");
+    call.op->handle().callBoxed(results);
+  }
+  lay_out_as_cpu(call, stack, arguments.tensors(), /*knows_loops=*/is_told, results);
 }
 
 // Runs the op on tensors without the data, and looks at what it returns.
@@ -199,13 +214,6 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   return inference;
 }
 
-// The first tensor is what is indexed, or masked.
-bool reads_mask(const Call& call) {
-  return std::any_of(std::next(call.tensors.begin()), call.tensors.end(), [](const TensorArg& arg) {
-    return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
-  });
-}
-
 // A call that writes in place has the results that it was given.
 bool is_in_place(const Call& call) {
   const auto& aliases = call.op->return_aliases();
@@ -214,19 +222,12 @@ bool is_in_place(const Call& call) {
          std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
 }
 
-// Kernels of other libraries may do more than compute.
-bool may_rehearse(const OpInfo& op) {
-  return op.base_name().starts_with("aten::");
-}
-
-// Whether a small call's CPU kernel may be asked instead of its Meta kernel.
-// Results whose shapes depend on data, or that Meta refuses to predict, may
-// differ for other data.
+// Whether a small call's CPU kernel may be asked instead of its Meta kernel. What
+// Meta refuses to predict may differ for other data.
 bool may_ask_cpu(const Call& call) {
   const OpInfo& op = *call.op;
   return !call.tensors.empty() && call.num_elements < config().small_call.get() && may_rehearse(op) &&
-         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) &&
-         !(op.shape_may_depend_on_data() && reads_mask(call));
+         (is_in_place(call) || op.handle().hasComputedKernelForDispatchKey(c10::DispatchKey::Meta));
 }
 
 // What the CPU kernel makes of zeros. They are no arguments for every op: some
@@ -263,6 +264,9 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kMeta);
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel
+    if (makes_from_nothing(call)) {
+      return ask_cpu_unless_large(call, stack);
+    }
     return is_in_place(call) && may_rehearse(*call.op) ? ask_cpu(call, stack) : Inference();
   }
 }

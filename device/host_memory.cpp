@@ -1,6 +1,7 @@
 #include "device/host_memory.h"
 
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,30 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+
+// What the small pages take that one huge page stands for. Virtual machines that give free blocks of that size back to
+// their host take several times as long for one.
+constexpr double kSecondsForSmallPages = 1e-3;
+
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Touches the first ones of a large range, which are touched anyway.
+bool are_huge_pages_quick(char* begin, size_t size) {
+  constexpr size_t kProbed = 16;
+  const auto first = (reinterpret_cast<uintptr_t>(begin) + kHugePage - 1) / kHugePage * kHugePage;
+  for (size_t i = 0; i < size / kHugePage / kProbed + 1; ++i) {
+    const double before = thread_seconds();
+    *reinterpret_cast<volatile char*>(first + i * kHugePage) = 0;
+    if (thread_seconds() - before > kSecondsForSmallPages) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // The number in a file of one, or `otherwise` if there is none, as where a limit reads "max".
 size_t read_number(const char* path, size_t otherwise) {
@@ -79,6 +104,9 @@ void release_pages(char* begin, size_t size) {
 void prefer_huge_pages(char* begin, size_t size) {
   if (size >= 2 * kHugePage) {
     madvise(begin, size, MADV_HUGEPAGE);
+    if (!are_huge_pages_quick(begin, size)) {
+      madvise(begin, size, MADV_NOHUGEPAGE);
+    }
   }
 }
 

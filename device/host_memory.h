@@ -25,7 +25,8 @@ AddressRange reserve_addresses(size_t size);
 // Gives the pages of these bytes back to the system; the addresses stay, and read as zeros.
 void release_pages(char* begin, size_t size);
 
-// Asks for huge pages where these bytes are first touched, so that large tensors take few page faults.
+// Asks for huge pages where these bytes, of which none is in use, are first touched, so that large tensors take few
+// page faults; unless the system takes longer for one than for the small pages in its place.
 void prefer_huge_pages(char* begin, size_t size);
 
 } // namespace lazyplug

@@ -21,6 +21,9 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   if (scalar.isInt()) {
     return c10::IntType::get();
   }
+  if (scalar.isIntList()) {
+    return c10::ListType::ofInts();
+  }
   // TorchScript finds no overload for a bool where a Scalar is wanted.
   return scalar.isBool() ? c10::TypePtr(c10::NumberType::get()) : c10::TypePtr(c10::ComplexType::get());
 }

@@ -19,13 +19,17 @@ ArgKind list_kind(const c10::TypePtr& type) {
   return element->kind() == c10::TypeKind::TensorType ? ArgKind::kTensorList : ArgKind::kConstant;
 }
 
+bool is_named(const c10::Argument& argument, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), argument.name()) != names.end();
+}
+
 ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
   const auto type = strip_optional(argument.real_type());
   switch (type->kind()) {
     case c10::TypeKind::TensorType:
       return ArgKind::kTensor;
     case c10::TypeKind::ListType:
-      return list_kind(type);
+      return is_named(argument, traits.list_inputs) ? ArgKind::kScalar : list_kind(type);
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:
       return traits.scalars_are_constants ? ArgKind::kConstant : ArgKind::kScalar;
@@ -112,6 +116,9 @@ void OpInfo::read_arguments(const OpTraits& traits) {
   }
   if (!traits.cpu_indices.empty()) {
     cpu_indices_ = argument_index(traits.cpu_indices);
+  }
+  if (!traits.size_argument.empty()) {
+    size_argument_ = argument_index(traits.size_argument);
   }
 }
 

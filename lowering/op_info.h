@@ -15,7 +15,7 @@ namespace lazyplug {
 enum class ArgKind : uint8_t {
   kTensor,     // Tensor or Tensor?
   kTensorList, // Tensor[] or Tensor?[]
-  kScalar,     // number, number?, float or float?: may change from call to call
+  kScalar,     // number, number?, float or float?, and what traits name: may change from call to call
   kGenerator,  // Generator?
   kDevice,     // Device or Device?
   kConstant,   // anything else: part of the operation's identity
@@ -33,9 +33,14 @@ struct ArgInfo {
 struct OpTraits {
   // Scalars decide the output's shape, so they are constants.
   bool scalars_are_constants = false;
+  // Lists of integers that change from call to call, as numbers do. They decide
+  // about shapes.
+  std::vector<std::string> list_inputs = {};
   // Tagged as having an output whose shape depends on data, but often it does
-  // not: let the Meta kernel decide.
+  // not: only if there is a mask among the tensors after the first ...
   bool shape_may_be_static = false;
+  // ... or if this argument is None.
+  std::string size_argument = {};
   // The Meta kernel promises other shapes or strides than the CPU kernel
   // returns: run the latter on zeros to learn them.
   bool infer_on_cpu = false;
@@ -109,6 +114,10 @@ class OpInfo {
   bool shape_may_depend_on_data() const {
     return shape_may_depend_on_data_;
   }
+  // The argument that tells the shape, or -1.
+  int size_argument() const {
+    return size_argument_;
+  }
   // What the op returns depends on data, so that it cannot be traced.
   bool depends_on_data() const {
     return depends_on_data_;
@@ -165,6 +174,7 @@ class OpInfo {
   std::vector<int> return_aliases_;
   int hidden_writes_if_ = -1;
   int cpu_indices_ = -1;
+  int size_argument_ = -1;
   bool is_aten_ = false;
   bool writes_ = false;
   bool random_ = false;

@@ -4,6 +4,8 @@ import pytest
 import torch
 from helpers import DEVICE, STATES, both, finish_pending, train_both, work
 
+from torch_lazyplug import metrics
+
 # Sizes of these results depend on the data, so no shape can be promised while recording.
 DATA_DEPENDENT = {
     "nonzero": lambda x: x.nonzero(),
@@ -46,6 +48,27 @@ def test_data_dependent_sizes(name, state):
 @pytest.mark.parametrize("name", IMMEDIATE)
 def test_immediate_answers(name):
     both(IMMEDIATE[name], numbers(), fallbacks=None)
+
+
+@pytest.mark.lazy_only
+def test_nobody_is_asked_for_a_shape_that_depends_on_data():
+    x = torch.rand(3, 4, device=DEVICE)
+    mask = x > 0.5
+    finish_pending()
+    before = metrics.counter_value("ShapeInference")
+    assert torch.equal(x[mask].cpu(), x.cpu()[mask.cpu()])
+    assert metrics.counter_value("ShapeInference") == before
+
+
+def test_repeats_whose_sum_is_known_are_recorded():
+    x, repeats = torch.rand(3, 4), torch.tensor([1, 0, 4])
+    for dim, width in ((0, 5), (None, None)):
+        repeats = repeats if width else torch.arange(12)
+        size = width or 66
+        for _ in range(2):
+            both(lambda x, n, d=dim, s=size: x.repeat_interleave(n, d, output_size=s), x, repeats)
+    with pytest.raises(RuntimeError, match="allocated size does not match required size"):
+        x.to(DEVICE).repeat_interleave(repeats.to(DEVICE), output_size=3).cpu()
 
 
 @pytest.mark.lazy_only

@@ -14,7 +14,7 @@ const std::vector<c10::OperatorName>& all_ops() {
 
 bool is_empty(const OpTraits& traits) {
   return !traits.scalars_are_constants && traits.hidden_writes.empty() && traits.hidden_writes_if.empty() &&
-         !traits.shape_may_be_static && traits.cpu_indices.empty();
+         !traits.shape_may_be_static && traits.cpu_indices.empty() && traits.list_inputs.empty();
 }
 
 // The base names of the ops for which `predicate` holds.

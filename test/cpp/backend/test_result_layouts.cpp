@@ -38,7 +38,7 @@ class ResultLayoutsTest : public BackendTest {
     }
     stack.insert(stack.end(), others.begin(), others.end());
     c10::Stack results = {plain(sizes)};
-    lay_out_as_cpu(read_call(op_info(name, overload), stack), stack, tensors, &results);
+    lay_out_as_cpu(read_call(op_info(name, overload), stack), stack, tensors, /*knows_loops=*/false, &results);
     return Strides(results[0].toTensor().strides());
   }
 
