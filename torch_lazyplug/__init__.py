@@ -44,6 +44,7 @@ _registration.register_backend()
 
 from torch_lazyplug import (  # noqa: E402
     accessors,
+    backward,
     changing_ops,
     closure,
     computation,
@@ -79,6 +80,7 @@ safetensors_support.install()
 dlpack.install()
 sharing.install()
 changing_ops.install()
+backward.install()
 
 __all__ = [
     "add_step_closure",

@@ -210,18 +210,6 @@ def test_custom_function_in_place():
     both(compute, torch.randn(3, requires_grad=True))
 
 
-def test_backward_runs_on_another_thread():
-    """The engine's device thread records into the same trace as the user's."""
-    threads = set()
-    x = torch.ones(3, device=DEVICE, requires_grad=True)
-    y = x * 2
-    y.register_hook(lambda g: threads.add(threading.get_ident()))
-    y.sum().backward()
-    assert x.grad.tolist() == [2, 2, 2]
-    if torch.device(DEVICE).type != "cpu":
-        assert threads != {threading.get_ident()}
-
-
 def test_threads_train_their_own_models():
     def train(seed, device):
         generator = torch.Generator().manual_seed(seed)

@@ -1,3 +1,4 @@
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/autograd/engine.h>
@@ -33,6 +34,14 @@ void shut_down() {
   stop_workers();
 }
 
+// Of autograd, on this thread.
+bool exchange_multithreading(bool enabled) {
+  auto& state = c10::AutogradState::get_tls_state();
+  const bool was_enabled = state.get_multithreading_enabled();
+  state.set_multithreading_enabled(enabled);
+  return was_enabled;
+}
+
 } // namespace
 
 void init_lazy_bindings(py::module& m) {
@@ -59,6 +68,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_get_tensors_backend", &tensors_backend, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_shut_down", &shut_down, ReleaseGil());
+  lazy.def("_exchange_multithreading", &exchange_multithreading);
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
