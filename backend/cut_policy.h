@@ -5,17 +5,20 @@
 #include <deque>
 #include <unordered_set>
 
+#include "backend/step_plans.h"
+
 namespace lazyplug {
 
 // Decides where a trace is cut that nobody reads as yet. Cuts must repeat: a
 // loop whose steps were cut at ever other places would never see the same graph
-// twice. So they depend on what is recorded, and never on time.
+// twice. So they depend on what is recorded; on time only as far as plans do,
+// which are made once.
 //
 // A program that ends its traces itself, by waiting for results, does so at the
-// same ops in every step. Between them, traces are cut into chunks, so that the
-// first ones run while the others are recorded: short ones first, so that the
-// worker soon has something to do, and longer and longer ones, so that a long
-// step has not too many.
+// same ops in every step. Between them, traces are cut so that the first pieces
+// run while the others are recorded: where the step's plan says so (StepPlans),
+// or, with `chunk_ops`, into chunks: short ones first, so that the worker soon
+// has something to do, and longer and longer ones.
 //
 // If nobody reads, the trace must not grow without bound, and a number of ops
 // would hit ever other ones. A place is known by the ops that lead to it (a
@@ -34,14 +37,14 @@ class CutPolicy {
   };
 
   struct Limits {
-    size_t chunk_ops = 0; // the least of a chunk, and of what is left after it
+    size_t chunk_ops = 0; // the least of a chunk, and of what is left after it; 0: no chunks
     size_t min_nodes = 0; // from here on a trace ends at a known place
     size_t max_nodes = 0; // here it ends
     size_t max_bytes = 0; // or here; from a quarter of it on, at a known place
   };
 
-  // Records an op, known by its hash.
-  void note(uint64_t op_hash);
+  // Records an op, known by its hash; for `may_overlap` see StepPlans.
+  void note(uint64_t op_hash, bool may_overlap = true);
 
   // Whether the trace ends here.
   bool should_cut(Size trace, const Limits& limits);
@@ -49,11 +52,24 @@ class CutPolicy {
   // The trace ends here, whatever should_cut() would say, and the step goes on.
   void cut_here() {
     is_cutting_ = true;
+    plans_.disturb();
   }
 
   // The trace is cut: because it was to end here, or by the program, which ends
   // the step.
   void cut(const Limits& limits);
+
+  // The step that the last cut has ended, if its kernels should be timed, or 0.
+  StepPlans::StepId timed_step() const {
+    return timed_step_;
+  }
+  // Whether steps are cut as planned, from the next one on.
+  void use_plans(bool use) {
+    uses_plans_ = use;
+  }
+  StepPlans& plans() {
+    return plans_;
+  }
 
   // The number of the step, from 1 on. A step without ops is none.
   uint64_t step() const {
@@ -79,6 +95,9 @@ class CutPolicy {
   size_t next_step_ = 0;
   size_t expected_ops_ = 0; // the longest of them
   bool is_cutting_ = false; // should_cut() or cut_here() said so
+  bool uses_plans_ = false;
+  StepPlans plans_;
+  StepPlans::StepId timed_step_ = 0;
   std::unordered_set<uint64_t> places_;
   std::deque<uint64_t> oldest_first_;
 };

@@ -158,7 +158,7 @@ void DeviceContext::make_readable(c10::ArrayRef<TensorArg> args, const StreamCon
     if (storage && storage->state_ == LazyStorageImpl::State::kPending && storage->stream_ != &reader) {
       StreamContext& writer = *storage->stream_;
       lock.unlock();
-      submit(writer, /*wake=*/true);
+      hand_over(writer);
       lock.lock();
       i = 0; // the lock was free for a moment: look at all of them again
       continue;
@@ -225,27 +225,35 @@ bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
 // A read ends the step, also of what an earlier piece of the step computes, and
 // whether that has been computed by now or not: or each step would be cut at
 // other ops. Who reads does not wait for the rest, except for kernels that may
-// have something to teach.
-void DeviceContext::end_step(const LazyStorageImpl& storage, Lock& lock) {
-  const bool is_of_this_step = storage.step_ != 0 && storage.step_ == storage.stream_->step();
-  if (is_of_this_step && storage.state_ != LazyStorageImpl::State::kPending) {
-    StreamContext& stream = *storage.stream_;
-    lock.unlock();
-    submit(stream, /*wake=*/true);
-    wait_and_learn(stream, stream.teaching_job());
-    lock.lock();
+// have something to teach. Returns the stream whose step ends with this read.
+StreamContext* DeviceContext::end_step(const LazyStorageImpl& storage, Lock& lock) {
+  if (storage.state_ == LazyStorageImpl::State::kPending) {
+    return storage.stream_;
   }
+  const bool is_of_this_step = storage.step_ != 0 && storage.step_ == storage.stream_->step();
+  if (!is_of_this_step) {
+    return nullptr;
+  }
+  StreamContext& stream = *storage.stream_;
+  lock.unlock();
+  hand_over(stream);
+  wait_and_learn(stream, stream.teaching_job());
+  lock.lock();
+  return &stream;
 }
 
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   ensure_initialized();
   DeviceContext& context = storage.context();
   Lock lock(context.mutex_);
-  context.end_step(storage, lock);
+  StreamContext* ended = context.end_step(storage, lock);
   while (true) {
     settle(storage, lock);
     switch (storage.state_) {
       case LazyStorageImpl::State::kAvailable:
+        if (ended) {
+          ended->note_result();
+        }
         return storage.memory_;
       case LazyStorageImpl::State::kUnallocated:
         allocate(storage, lock);
@@ -329,27 +337,37 @@ void DeviceContext::forget(LazyStorageImpl& storage) {
 
 // ---- running ----
 
-Worker::Ticket DeviceContext::submit(StreamContext& stream, bool wake) {
+DeviceContext::Submitted DeviceContext::submit(StreamContext& stream, bool wake) {
   Lock lock(mutex_);
   const size_t num_nodes = stream.trace().size();
   const size_t bytes = stream.trace().pending_bytes();
   const Worker::Ticket ticket = stream.submit(wake);
+  const bool overlaps = stream.submitted_overlaps();
   const size_t num_results = stream.num_submitted();
   lock.unlock();
   if (num_results != 0) {
     note_cut(num_nodes, num_results, bytes);
   }
-  return ticket;
+  return {ticket, overlaps};
 }
 
 // Nobody is woken: this thread waits, and so it works.
 void DeviceContext::submit_and_wait(StreamContext& stream) {
-  wait_and_learn(stream, submit(stream, /*wake=*/false));
+  wait_and_learn(stream, submit(stream, /*wake=*/false).ticket);
+}
+
+// Somebody will want it; this thread does not wait, unless nobody else computes.
+Worker::Ticket DeviceContext::hand_over(StreamContext& stream) {
+  const auto [ticket, overlaps] = submit(stream, /*wake=*/true);
+  if (!overlaps) {
+    wait_and_learn(stream, ticket);
+  }
+  return ticket;
 }
 
 // Recording goes on, unless too much is queued by now.
 void DeviceContext::submit_full(StreamContext& stream) {
-  const Worker::Ticket ticket = submit(stream, /*wake=*/true);
+  const Worker::Ticket ticket = hand_over(stream);
   const bool large = static_cast<int64_t>(stream.submitted_bytes()) >= config().max_pending_bytes.get() / 4;
   const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
   if (ticket > queued) {
@@ -360,13 +378,13 @@ void DeviceContext::submit_full(StreamContext& stream) {
 void DeviceContext::flush() {
   ensure_initialized();
   for (StreamContext* stream : streams()) {
-    submit(*stream, /*wake=*/true);
+    hand_over(*stream);
   }
 }
 
 void DeviceContext::flush_stream(c10::StreamId id) {
   ensure_initialized();
-  submit(stream(id), /*wake=*/true);
+  hand_over(stream(id));
 }
 
 void DeviceContext::finish() {
@@ -398,10 +416,10 @@ void DeviceContext::wait_for(c10::Stream waiting, c10::Stream stream, uint64_t p
   if (waiting == stream || source.completed() >= place) {
     return;
   }
-  const Worker::Ticket ticket = other.submit(source, /*wake=*/true);
+  const Worker::Ticket ticket = other.hand_over(source);
   DeviceContext& context = get(waiting.device_index());
   StreamContext& target = context.stream(waiting.id());
-  context.submit(target, /*wake=*/true);
+  context.hand_over(target);
   const Lock lock(context.mutex_);
   target.submit_wait(source.worker(), ticket);
 }

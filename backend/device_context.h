@@ -140,10 +140,15 @@ class DeviceContext {
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
   static void settle(LazyStorageImpl& storage, Lock& lock);
   static void allocate(LazyStorageImpl& storage, Lock& lock);
-  void end_step(const LazyStorageImpl& storage, Lock& lock);
+  StreamContext* end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_pending(LazyStorageImpl& storage);
-  Worker::Ticket submit(StreamContext& stream, bool wake);
+  struct Submitted {
+    Worker::Ticket ticket;
+    bool overlaps; // nobody need wait
+  };
+  Submitted submit(StreamContext& stream, bool wake);
   void submit_and_wait(StreamContext& stream);
+  Worker::Ticket hand_over(StreamContext& stream);
   void submit_full(StreamContext& stream);
 
   const c10::DeviceIndex index_;

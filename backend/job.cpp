@@ -4,12 +4,15 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "backend/computation_cache.h"
 #include "backend/journal.h"
 #include "common/config.h"
 #include "common/fail_point.h"
+#include "common/intra_op_threads.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
@@ -17,6 +20,8 @@
 
 namespace lazyplug {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // One failure per error, however many results it spoils: those that leaves
 // brought along, then those of this job.
@@ -138,7 +143,7 @@ void fail_all(const Job& job, const std::exception_ptr& error, Failures& failure
 // A thread has its own number of threads for the loops within an op.
 void use_threads(int num_threads) {
   if (num_threads > 0 && at::get_num_threads() != num_threads) {
-    at::set_num_threads(num_threads);
+    set_intra_op_threads(num_threads);
   }
 }
 
@@ -148,6 +153,24 @@ std::vector<Lesson> lessons_of(const Trace& trace, std::vector<UnexpectedStrides
     lessons.push_back({trace.node(result.node).signature, result.output, std::move(result.strides)});
   }
   return lessons;
+}
+
+// Empty if nothing was timed.
+std::vector<float> seconds_by_call(const Trace& trace, const std::vector<KernelTime>& times) {
+  std::vector<float> by_call;
+  if (times.empty()) {
+    return by_call;
+  }
+  std::vector<float> by_node(trace.size());
+  for (const KernelTime& time : times) {
+    by_node[time.node] += time.seconds;
+  }
+  for (NodeId node = 0; node < trace.size(); ++node) {
+    if (trace.node(node).kind == NodeKind::kCall) {
+      by_call.push_back(by_node[node]);
+    }
+  }
+  return by_call;
 }
 
 void mark_proven(const Trace& trace) {
@@ -165,6 +188,7 @@ ComputationResult compute(Job& job, Failures& failures) {
   const auto computation = find_or_compile(job.trace, job.roots); // before the inputs are taken from the trace
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
+  inputs.timed = job.timed;
   const TimerScope scope(time);
   const int64_t start = journal_clock();
   pass(FailPoint::kRun);
@@ -183,12 +207,14 @@ JobReport run_job(Job job) {
   flushes.add();
   Failures failures;
   JobReport report;
+  const auto start = Clock::now();
   try {
     use_threads(job.num_threads);
     const KernelMemoryScope memory(job.device);
     // Whichever thread this is: a few kernels return less if it is off.
     const c10::AutoGradMode grad_mode(true);
     ComputationResult result = compute(job, failures);
+    report.kernels = seconds_by_call(job.trace, result.times);
     report.lessons = lessons_of(job.trace, std::move(result.unexpected));
     if (job.may_teach) {
       mark_proven(job.trace);
@@ -199,6 +225,8 @@ JobReport run_job(Job job) {
     fail_all(job, std::current_exception(), failures);
   }
   report.failures = std::move(failures).of_this_job();
+  const double kernels = std::accumulate(report.kernels.begin(), report.kernels.end(), 0.0);
+  report.overhead = std::chrono::duration<double>(Clock::now() - start).count() - kernels;
   return report;
 }
 

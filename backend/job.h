@@ -26,6 +26,8 @@ struct Lesson {
 struct JobReport {
   std::vector<FailurePtr> failures; // that began in it, in program order
   std::vector<Lesson> lessons;
+  std::vector<float> kernels; // if they were timed: the seconds that each call's have taken
+  double overhead = 0;        // and what the job has taken besides
 };
 
 // A trace cut from its stream, and what it is to compute.
@@ -38,6 +40,7 @@ struct Job {
   c10::DeviceIndex device = 0;
   int num_threads = 0;    // of the thread that cut it, within an op
   bool may_teach = false; // some signature is not proven
+  bool timed = false;     // the report says what kernels take
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

@@ -1,5 +1,7 @@
 #include "backend/make_signature.h"
 
+#include "lowering/light_calls.h"
+
 namespace lazyplug {
 namespace {
 
@@ -128,6 +130,7 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
   signature->predictable = is_silent && is_predictable(call, stack);
   signature->proven.value = device == c10::kCPU;
+  signature->work = light_work(*signature);
   finish_hash(*signature);
   return signature;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/device_context.h"
+#include "backend/overlap.h"
 #include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -61,7 +62,9 @@ StreamContext::StreamContext(DeviceContext& context, c10::StreamId id)
       device_(context.device().index()),
       id_(id),
       epoch_(next_epoch()),
-      worker_(worker_name(device_, id)) {}
+      worker_(worker_name(device_, id)) {
+  choose_overlap();
+}
 
 // ---- recording ----
 
@@ -90,7 +93,8 @@ Outputs StreamContext::record(
   for (LazyStorageImpl* storage : written) {
     aftermath.discarded.push_back(make_pending(*storage, {node, output++}, storage->layout_));
   }
-  cut_policy_.note(signature->hash.lo);
+  work_ = std::max(work_, signature->work);
+  cut_policy_.note(signature->hash.lo, signature->work <= overlapping_work_);
   prediction_.note(signature);
   return make_outputs(node, signature);
 }
@@ -238,24 +242,49 @@ Worker::Ticket StreamContext::submit(bool wake) {
   num_submitted_ = 0;
   if (recorded_ == submitted_place_ && pending_.empty()) {
     cut_policy_.cut(cut_limits());
+    submitted_overlaps_ = true;
     return last_ticket_;
   }
   submitted_place_ = recorded_;
   submitted_bytes_ = trace_.pending_bytes();
+  submitted_overlaps_ = work_ <= overlapping_work_;
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable; held by the task alone, so that it does not die here, under the lock.
-  auto task =
-      [this, place, job = std::make_shared<Job>(take_job()), ticket = next_ticket(), delay = schedule().delay(place)] {
-        if (delay.count() != 0) {
-          std::this_thread::sleep_for(delay);
-        }
-        finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, place);
-      };
-  return last_ticket_ = worker_.submit(std::move(task), wake);
+  auto job = std::make_shared<Job>(take_job());
+  const auto step = cut_policy_.timed_step();
+  auto task = [this, place, step, job = std::move(job), ticket = next_ticket(), delay = schedule().delay(place)] {
+    if (delay.count() != 0) {
+      std::this_thread::sleep_for(delay);
+    }
+    finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, step, place);
+  };
+  const auto by = !submitted_overlaps_ ? Worker::By::kWaiter : wake ? Worker::By::kWorker : Worker::By::kAnyone;
+  return last_ticket_ = worker_.submit(std::move(task), by);
+}
+
+// Threads and processors may change, but not while a trace is recorded.
+void StreamContext::choose_overlap() {
+  work_ = 0;
+  overlapping_work_ = overlapping_work();
+  cut_policy_.use_plans(overlapping_work_ >= 0 && config().chunk_nodes.get() == 0 && !schedule().is_set());
+}
+
+void StreamContext::note_result() {
+  std::vector<StepReport> reports;
+  {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    reports.swap(step_reports_);
+  }
+  StepPlans& plans = cut_policy_.plans();
+  plans.costs().wake = worker_.wake_latency();
+  for (StepReport& report : reports) {
+    plans.note_kernels(report.step, std::move(report.kernels), report.overhead);
+  }
+  plans.note_result();
 }
 
 void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
-  last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, /*wake=*/true);
+  last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, Worker::By::kWorker);
 }
 
 Job StreamContext::take_job() {
@@ -285,6 +314,8 @@ Job StreamContext::take_job() {
   pending_.clear();
   prediction_.cut(trace_);
   cut_policy_.cut(cut_limits());
+  job.timed = cut_policy_.timed_step() != 0;
+  choose_overlap();
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.num_expected());
   job.pending_leaves = std::exchange(pending_leaves_, {});
@@ -292,13 +323,17 @@ Job StreamContext::take_job() {
   return job;
 }
 
-void StreamContext::finish(JobReport report, Worker::Ticket job, uint64_t place) {
+void StreamContext::finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place) {
   if (!report.failures.empty()) {
     keep_failures(report.failures);
   }
   if (!report.lessons.empty()) {
     const std::lock_guard<std::mutex> lock(reports_mutex_);
     lessons_.emplace_back(job, std::move(report.lessons));
+  }
+  if (timed_step != 0 && !report.kernels.empty()) {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    step_reports_.push_back({timed_step, std::move(report.kernels), report.overhead});
   }
   completed_ = place;
   stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));

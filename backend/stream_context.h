@@ -67,14 +67,16 @@ class StreamContext {
 
   // Whether the trace is to be cut here.
   bool is_full();
+  // The program has the result that it cut the trace for.
+  void note_result();
 
   // The number of the step that is being recorded: see CutPolicy.
   uint64_t step() const {
     return cut_policy_.step();
   }
 
-  // Cuts the trace, and queues it; without anything to run, returns the last
-  // ticket.
+  // Cuts the trace, and queues it: if `wake`, for the worker, unless only who waits
+  // may compute it. Without anything to run, returns the last ticket.
   Worker::Ticket submit(bool wake);
   // Queues a wait for another stream's work.
   void submit_wait(Worker& other, Worker::Ticket ticket);
@@ -109,10 +111,13 @@ class StreamContext {
   uint64_t epoch() const {
     return epoch_;
   }
-  // Of the last trace to be cut: the bytes that it allocates, and how many
-  // storages wait for it.
+  // Of the last trace to be cut: the bytes that it allocates, whether the worker
+  // may compute it, and how many storages wait for it.
   size_t submitted_bytes() const {
     return submitted_bytes_;
+  }
+  bool submitted_overlaps() const {
+    return submitted_overlaps_;
   }
   size_t num_submitted() const {
     return num_submitted_;
@@ -143,8 +148,9 @@ class StreamContext {
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
   Job take_job();
-  void finish(JobReport report, Worker::Ticket job, uint64_t place);
+  void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
+  void choose_overlap();
   Worker::Ticket next_ticket() const {
     return last_ticket_ + 1;
   }
@@ -159,10 +165,13 @@ class StreamContext {
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
   CutPolicy cut_policy_;
+  float overlapping_work_ = -1; // what may run on the worker; see overlapping_work()
+  float work_ = 0;              // of the trace's heaviest call
   Schedule schedule_;
   uint64_t schedule_version_ = 0; // of the flag
   Prediction prediction_;
   size_t submitted_bytes_ = 0;
+  bool submitted_overlaps_ = true;
   size_t num_submitted_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;
@@ -170,9 +179,15 @@ class StreamContext {
   std::atomic<uint64_t> completed_{0};
   bool may_teach_ = false; // some signature of the trace is not proven
   std::atomic<Worker::Ticket> teaching_job_{0};
-  std::mutex reports_mutex_;         // held for nothing but the next two members
+  struct StepReport {
+    StepPlans::StepId step;
+    std::vector<float> kernels; // seconds of each call
+    double overhead;            // of the job
+  };
+  std::mutex reports_mutex_;         // held for nothing but the next three members
   std::vector<FailurePtr> failures_; // in the order of execution; some may have been seen
   std::deque<std::pair<Worker::Ticket, std::vector<Lesson>>> lessons_;
+  std::vector<StepReport> step_reports_;
   Worker worker_; // the last member: stops before the others go
 };
 

@@ -198,6 +198,12 @@ Config::Config()
            {"LAZYPLUG_MAX_SIZE_VARIANTS"}},
           8,
           between(0, 100)),
+      max_unused_graphs(
+          {"max_unused_graphs",
+           "If most of so many graphs in a row have run only once, such calls run at once for a while; 0: never.",
+           {"LAZYPLUG_MAX_UNUSED_GRAPHS"}},
+          32,
+          between(0, 1000)),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -210,13 +216,20 @@ Config::Config()
            {"LAZYPLUG_MAX_PENDING_NODES"}},
           3000,
           positive()),
+      overlap(
+          {"overlap",
+           "Whether a worker computes while the program records: always, never, or auto, which is where processors are "
+           "left over for it.",
+           {"LAZYPLUG_OVERLAP"}},
+          "auto",
+          one_of({"auto", "always", "never"})),
       chunk_nodes(
           {"chunk_nodes",
-           "How many ops a piece of the trace has at least that is handed to the worker while recording goes on, as "
-           "long as the program reads a result, or cuts the trace, at least every max_pending_nodes.",
+           "How many ops a piece of a step has at least; 0: steps that come again are cut as their timing suggests, "
+           "or not at all. For tests.",
            {"LAZYPLUG_CHUNK_NODES"}},
-          16, // measured: docs/performance.md
-          positive()),
+          0,
+          between(0, std::numeric_limits<int64_t>::max())),
       max_pending_bytes(
           {"max_pending_bytes",
            "How many bytes of results may be pending before the trace is cut.",
@@ -274,8 +287,10 @@ std::vector<FlagBase*> Config::flags() {
       &small_call,
       &symbolic_shape_mode,
       &max_size_variants,
+      &max_unused_graphs,
       &min_cut_nodes,
       &max_pending_nodes,
+      &overlap,
       &chunk_nodes,
       &max_pending_bytes,
       &closure_exit_timeout,

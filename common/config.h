@@ -150,8 +150,10 @@ struct Config {
   Flag<int64_t> small_call;
   Flag<bool> symbolic_shape_mode;
   Flag<int64_t> max_size_variants;
+  Flag<int64_t> max_unused_graphs;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
+  Flag<std::string> overlap;
   Flag<int64_t> chunk_nodes;
   Flag<int64_t> max_pending_bytes;
   Flag<int64_t> closure_exit_timeout;

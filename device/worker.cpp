@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The next piece of a step is often about to come, and to wake a thread takes its caller tens of microseconds: so the
-// thread looks out for work for so long before it sleeps.
+// The next piece of a step is often about to come, and to wake a thread takes its caller tens of microseconds: so a
+// thread looks out for so long before it sleeps.
 constexpr std::chrono::microseconds kPatience(100);
 
 // A batch thread has its share of the processor, but does not take it from the thread that wakes it: that one is
@@ -28,6 +28,13 @@ void yield_to_recording() {
   if (sched_getscheduler(/*this thread*/ 0) == SCHED_OTHER) {
     const sched_param parameters{};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters); // a matter of speed: may fail
+  }
+}
+
+template <typename Condition>
+void yield_until(Condition holds) {
+  for (const auto start = Clock::now(); !holds() && Clock::now() - start < kPatience;) {
+    std::this_thread::yield();
   }
 }
 
@@ -49,17 +56,24 @@ Worker::~Worker() {
   stop();
 }
 
-Worker::Ticket Worker::submit(Task task, bool wake) {
+Worker::Ticket Worker::submit(Task task, By by) {
   Lock lock(mutex_);
+  const bool is_at_work = called_for_ == submitted_ && called_for_ > completed_;
   queue_.push_back(std::move(task));
   const Ticket ticket = ++submitted_;
-  const bool notify = wake && !stopped_;
+  const bool notify = by == By::kWorker && !stopped_;
   if (notify) {
     start_thread();
-    awake_ = true;
     called_ = true;
   }
+  more_to_come_ = by == By::kWorker;
+  if (notify || (by == By::kAnyone && is_at_work)) {
+    called_for_ = ticket;
+  }
   const bool is_asleep = asleep_;
+  if (notify && is_asleep) {
+    called_at_ = Clock::now();
+  }
   lock.unlock(); // the worker wants it as soon as it wakes
   if (notify && is_asleep) {
     wake_worker_.notify_one();
@@ -72,9 +86,12 @@ void Worker::wait(Ticket ticket) {
   TORCH_CHECK(
       completed_ >= ticket || !running_ || runner_ != std::this_thread::get_id(),
       "a kernel that runs on the lazy device needs a result of the same device that is still pending");
+  bool is_patient = true;
   while (completed_ < ticket) {
     if (!running_ && !queue_.empty()) {
       run_next(lock);
+    } else if (std::exchange(is_patient, false)) {
+      look_out(lock);
     } else {
       task_done_.wait(lock);
     }
@@ -125,12 +142,17 @@ void Worker::start_thread() {
   }
 }
 
+// Whether there is a task for it that nobody has begun.
+bool Worker::is_for_thread(const Lock& /*lock*/) const {
+  return !queue_.empty() && called_for_ > submitted_ - queue_.size();
+}
+
 void Worker::loop() {
   c10::setThreadName(name_);
   yield_to_recording();
   Lock lock(mutex_);
   while (!stopped_) {
-    if (awake_ && !queue_.empty() && !running_) {
+    if (is_for_thread(lock) && !running_) {
       run_next(lock);
     } else {
       await_work(lock);
@@ -138,17 +160,35 @@ void Worker::loop() {
   }
 }
 
+// The task that runs is often about to end, and to be woken takes tens of microseconds.
+void Worker::look_out(Lock& lock) {
+  const Ticket before = completed_;
+  lock.unlock();
+  yield_until([&] { return num_run_ != before; });
+  lock.lock();
+}
+
 void Worker::await_work(Lock& lock) {
   called_ = false;
-  lock.unlock();
-  for (const auto start = Clock::now(); !called_ && Clock::now() - start < kPatience;) {
-    std::this_thread::yield();
+  if (more_to_come_) {
+    lock.unlock();
+    yield_until([&] { return called_.load(); });
+    lock.lock();
   }
-  lock.lock();
   if (!called_) {
     asleep_ = true;
     wake_worker_.wait(lock);
     asleep_ = false;
+    note_wake_up();
+  }
+}
+
+void Worker::note_wake_up() {
+  constexpr double kWeight = 0.125;
+  if (called_at_ != Clock::time_point()) {
+    const double taken = std::chrono::duration<double>(Clock::now() - called_at_).count();
+    wake_latency_ = wake_latency() + kWeight * (taken - wake_latency());
+    called_at_ = {};
   }
 }
 
@@ -162,13 +202,12 @@ void Worker::run_next(Lock& lock) {
   task = nullptr; // what it holds may need locks to die
   lock.lock();
   running_ = false;
-  ++completed_;
+  num_run_ = ++completed_;
   if (error) {
     thrown_.push_back({completed_, std::move(error)});
   }
-  awake_ = awake_ && !queue_.empty();
   task_done_.notify_all();
-  if (awake_) {
+  if (is_for_thread(lock)) {
     called_ = true;
     wake_worker_.notify_one(); // in case a waiting thread ran this task, and leaves now
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,15 +32,26 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker();
 
-  // Appends a task. Without `wake` it stays until somebody waits, or another task is submitted with it; so it does if
-  // the system refuses a thread.
-  Ticket submit(Task task, bool wake);
+  // Who is to run a task. Whoever waits for one may run it; besides,
+  enum class By {
+    kWaiter, // nobody, unless a later task is for the worker
+    kAnyone, // the worker, if it is at work
+    kWorker, // the worker, which is woken
+  };
+
+  // Appends a task. If the system refuses a thread, all tasks are for those who wait.
+  Ticket submit(Task task, By by);
 
   // Returns when the task with this ticket, and with it all before it, has run. Raises if the calling thread is
   // running a task of this worker. If some of these tasks have thrown, raises the first such error that no earlier
   // wait has met; the worker goes on.
   void wait(Ticket ticket);
   bool has_run(Ticket ticket) const;
+
+  // How long the thread has lately taken to begin when it was woken, in seconds; a guess until it has been.
+  double wake_latency() const {
+    return wake_latency_.load(std::memory_order_relaxed);
+  }
 
   // Ends the thread after the task that it is running. What is left in the queue then runs when somebody waits for it.
   void stop();
@@ -54,7 +66,10 @@ class Worker {
 
   void start_thread();
   void loop();
+  bool is_for_thread(const Lock& lock) const;
   void await_work(Lock& lock);
+  void look_out(Lock& lock);
+  void note_wake_up();
   void run_next(Lock& lock);
   void raise_thrown(Ticket ticket, Lock& lock);
 
@@ -67,12 +82,16 @@ class Worker {
   Ticket submitted_ = 0;
   Ticket completed_ = 0;
   bool running_ = false;
-  std::thread::id runner_; // while running_
-  bool awake_ = false;     // the queue may be worked off without anybody waiting
-  bool asleep_ = false;    // the thread must be woken
+  std::thread::id runner_;    // while running_
+  bool more_to_come_ = false; // whoever submitted the last task did not do so in order to wait
+  Ticket called_for_ = 0;     // the thread is to run the tasks up to this one
+  bool asleep_ = false;       // the thread must be woken
   bool stopped_ = false;
   // Set with the lock, after what there is to see; the thread looks for it without.
   std::atomic<bool> called_ = false;
+  std::atomic<Ticket> num_run_ = 0;                 // completed_, for who looks without the lock
+  std::chrono::steady_clock::time_point called_at_; // while asleep_
+  std::atomic<double> wake_latency_ = 5e-5;
   std::thread thread_; // started by the first task to wake it
 };
 

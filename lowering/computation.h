@@ -20,6 +20,7 @@ struct ComputationInputs {
   // Empty, or for each leaf null or why its contents cannot be trusted: then it
   // is undefined, or what it was before a write to it failed.
   std::vector<std::exception_ptr> errors = {};
+  bool timed = false; // the result says what the kernels take
 };
 
 // One root's result. With an error, the tensor is undefined, or, where only
@@ -38,9 +39,16 @@ struct UnexpectedStrides {
   c10::DimVector strides;
 };
 
+// What an instruction has taken; a node may have several.
+struct KernelTime {
+  NodeId node;
+  float seconds;
+};
+
 struct ComputationResult {
   std::vector<ComputationOutput> outputs; // one for each root
   std::vector<UnexpectedStrides> unexpected;
+  std::vector<KernelTime> times; // in order, if they were asked for and no op has failed
 };
 
 // A compiled trace. Compiled once, run many times, from any thread, but by one

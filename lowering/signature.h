@@ -68,6 +68,7 @@ struct Signature : c10::intrusive_ptr_target {
   mutable OwnFlag superseded;
   // What is promised comes from the kernel that runs, or it has run since. Before, it may teach other strides.
   mutable OwnFlag proven;
+  float work = 0;       // see light_work()
   uint32_t lessons = 0; // how often its kernel has taught other strides
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;

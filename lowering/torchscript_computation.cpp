@@ -1,11 +1,16 @@
 #include "lowering/torchscript_computation.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/UndefinedTensorImpl.h>
 
+#include <chrono>
+
 #include "common/config.h"
+#include "common/intra_op_threads.h"
 #include "common/metrics.h"
 #include "common/running_op.h"
 #include "lowering/execution_guard.h"
+#include "lowering/light_calls.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
 #include "lowering/warnings.h"
@@ -60,6 +65,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kerne
   instruction.run = std::move(kernel.run);
   instruction.node = kernel.origin;
   instruction.signature = trace.node(kernel.origin).signature;
+  instruction.work = instruction.signature ? instruction.signature->work : 0;
   instruction.hands_on_memory = kernel.hands_on_memory;
   instruction.fresh = std::move(kernel.fresh);
   for (const auto* value : kernel.writes) {
@@ -100,19 +106,25 @@ ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
   const ShownWarningsMuted muted;
   Frame frame;
   frame.errors = leaf_errors(inputs);
+  frame.timed = inputs.timed;
+  frame.num_threads = at::get_num_threads();
+  frame.light_limit = light_limit(frame.num_threads);
   frame.registers = load(std::move(inputs));
   frame.scramble = config().scramble.get();
   size_t next = 0;
   while (frame.errors.empty() && next < instructions_.size()) {
     const Instruction& instruction = instructions_[next++];
     try {
-      execute(instruction, frame);
+      frame.timed ? execute_timed(instruction, frame) : execute(instruction, frame);
     } catch (...) {
       frame.errors.resize(num_registers_);
       spoil(instruction, current_error(instruction), frame.errors);
     }
   }
   execute_after_error(next, frame);
+  if (frame.is_alone) {
+    set_intra_op_threads(frame.num_threads);
+  }
   return collect(std::move(frame));
 }
 
@@ -163,6 +175,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
         break;
     }
   }
+  choose_threads(instruction, frame);
   const RunningOp running(instruction.signature ? instruction.signature->op->name().c_str() : nullptr);
   instruction.run(stack);
   keep_promises(instruction, frame);
@@ -172,6 +185,21 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
     }
   }
   stack.clear();
+}
+
+// One for light calls; see there.
+void TorchScriptComputation::choose_threads(const Instruction& instruction, Frame& frame) {
+  const bool is_light = instruction.work <= frame.light_limit;
+  if (frame.num_threads != 1 && is_light != frame.is_alone) {
+    frame.is_alone = set_intra_op_threads(is_light ? 1 : frame.num_threads) && is_light;
+  }
+}
+
+void TorchScriptComputation::execute_timed(const Instruction& instruction, Frame& frame) const {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  execute(instruction, frame);
+  frame.times.push_back({instruction.node, std::chrono::duration<float>(Clock::now() - start).count()});
 }
 
 // Whoever reads a result takes it for granted that it lies as the signature says: autograd has asked for its strides
@@ -262,6 +290,7 @@ TorchScriptComputation::OpError TorchScriptComputation::current_error(const Inst
 ComputationResult TorchScriptComputation::collect(Frame frame) const {
   ComputationResult result;
   result.unexpected = std::move(frame.unexpected);
+  result.times = std::move(frame.times);
   result.outputs.reserve(roots_.size());
   for (const Read& root : roots_) {
     auto& output = result.outputs.emplace_back();

@@ -40,6 +40,11 @@ class TorchScriptComputation final : public Computation {
     std::vector<UnexpectedStrides> unexpected;
     c10::Stack stack;
     int64_t scramble = 0; // the flag
+    bool timed = false;
+    int num_threads = 0; // that the thread has been given, and what is light with them
+    float light_limit = 0;
+    bool is_alone = false; // it has but one now
+    std::vector<KernelTime> times;
   };
 
   // A read of a register, or of a constant. The last read takes the value, so
@@ -57,6 +62,7 @@ class TorchScriptComputation final : public Computation {
     std::vector<uint32_t> fresh;  // see Kernel::fresh
     std::vector<uint32_t> writes; // registers; see Kernel::writes
     bool hands_on_memory;
+    float work;             // see light_work()
     NodeId node;            // the IR node that it belongs to
     SignaturePtr signature; // and that node's, for error messages
   };
@@ -69,6 +75,8 @@ class TorchScriptComputation final : public Computation {
   Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
   void execute(const Instruction& instruction, Frame& frame) const;
+  static void choose_threads(const Instruction& instruction, Frame& frame);
+  void execute_timed(const Instruction& instruction, Frame& frame) const;
   void keep_promises(const Instruction& instruction, Frame& frame) const;
   at::Tensor arrange(at::Tensor result, const Geometry& promised, Value value, Frame& frame) const;
   void execute_after_error(size_t next, Frame& frame) const;

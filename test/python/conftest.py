@@ -7,6 +7,11 @@ import pytest
 
 # Read when the plugin is loaded, which `import torch` does.
 os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
+# Cuts that can be counted, whatever the timing, and a worker that computes, whatever the machine.
+os.environ.setdefault("LAZYPLUG_CHUNK_NODES", "16")
+os.environ.setdefault("LAZYPLUG_OVERLAP", "always")
+# Tests are no program: hardly any graph comes again.
+os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")
 
 import torch  # noqa: E402
 

@@ -1,4 +1,5 @@
-// Gives every test of this folder two devices, before the first of them reads the count.
+// Settings for every test of this folder, before the first of them reads one: two devices, and workers that compute,
+// whatever the machine.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -6,14 +7,16 @@
 namespace lazyplug {
 namespace {
 
-class TwoDevices : public ::testing::Environment {
+class Settings : public ::testing::Environment {
  public:
   void SetUp() override {
     setenv("LAZYPLUG_DEVICE_COUNT", "2", /*overwrite=*/1);
+    setenv("LAZYPLUG_OVERLAP", "always", /*overwrite=*/1);
+    setenv("LAZYPLUG_MAX_UNUSED_GRAPHS", "0", /*overwrite=*/1); // tests are no program
   }
 };
 
-[[maybe_unused]] const auto* environment = ::testing::AddGlobalTestEnvironment(new TwoDevices());
+[[maybe_unused]] const auto* environment = ::testing::AddGlobalTestEnvironment(new Settings());
 
 } // namespace
 } // namespace lazyplug

@@ -16,7 +16,7 @@ class DeviceDataTest : public testing::Test {
           data->set(contents.defined() ? contents.storage() : c10::Storage(), failure);
           ran_on_ = std::this_thread::get_id();
         },
-        /*wake=*/false);
+        Worker::By::kAnyone);
     return data;
   }
 

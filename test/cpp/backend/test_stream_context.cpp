@@ -123,7 +123,7 @@ TEST_F(StreamContextTest, ADroppedStorageIsNoRoot) {
 
 TEST_F(StreamContextTest, AWaitForAnotherStreamIsAJobOfItsOwn) {
   bool done = false;
-  const Worker::Ticket awaited = other_.worker().submit([&] { done = true; }, /*wake=*/false);
+  const Worker::Ticket awaited = other_.worker().submit([&] { done = true; }, Worker::By::kAnyone);
   stream_.submit_wait(other_.worker(), awaited);
   stream_.worker().wait(stream_.submit(/*wake=*/false));
   EXPECT_TRUE(done);

@@ -52,7 +52,7 @@ TEST(Config, Defaults) {
   EXPECT_EQ(fresh.small_call.get(), 8192);
   EXPECT_EQ(fresh.min_cut_nodes.get(), 300);
   EXPECT_EQ(fresh.max_pending_nodes.get(), 3000);
-  EXPECT_EQ(fresh.chunk_nodes.get(), 16);
+  EXPECT_EQ(fresh.chunk_nodes.get(), 0);
   EXPECT_EQ(fresh.max_pending_bytes.get(), 1 << 30);
   EXPECT_EQ(fresh.log_level.get(), "warning");
 }

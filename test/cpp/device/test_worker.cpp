@@ -52,7 +52,7 @@ class WorkerTest : public testing::Test {
 TEST_F(WorkerTest, TasksRunInOrder) {
   Worker::Ticket last = 0;
   for (int i = 0; i < 100; ++i) {
-    last = worker_.submit(note(i), /*wake=*/i % 3 == 0);
+    last = worker_.submit(note(i), i % 3 == 0 ? Worker::By::kWorker : Worker::By::kAnyone);
   }
   worker_.wait(last);
   for (int i = 0; i < 100; ++i) {
@@ -63,7 +63,7 @@ TEST_F(WorkerTest, TasksRunInOrder) {
 }
 
 TEST_F(WorkerTest, WhoWaitsWorks) {
-  const auto ticket = worker_.submit(note(1), /*wake=*/false);
+  const auto ticket = worker_.submit(note(1), Worker::By::kAnyone);
   EXPECT_FALSE(worker_.has_run(ticket));
   worker_.wait(ticket);
   EXPECT_EQ(threads_, std::vector<std::thread::id>({std::this_thread::get_id()}));
@@ -71,13 +71,38 @@ TEST_F(WorkerTest, WhoWaitsWorks) {
 
 TEST_F(WorkerTest, WokenTasksNeedNobodyWhoWaits) {
   std::promise<std::thread::id> runner;
-  worker_.submit([&] { runner.set_value(std::this_thread::get_id()); }, /*wake=*/true);
+  worker_.submit([&] { runner.set_value(std::this_thread::get_id()); }, Worker::By::kWorker);
   EXPECT_NE(runner.get_future().get(), std::this_thread::get_id());
 }
 
+TEST_F(WorkerTest, TaskForWhoWaitsIsLeftByAThreadAtWork) {
+  std::promise<void> go;
+  worker_.submit([&] { go.get_future().wait(); }, Worker::By::kWorker);
+  const auto anyones = worker_.submit(note(1), Worker::By::kAnyone);
+  const auto waiters = worker_.submit(note(2), Worker::By::kWaiter);
+  go.set_value();
+  while (!worker_.has_run(anyones)) {
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(2)); // it might begin
+  EXPECT_FALSE(worker_.has_run(waiters));
+  worker_.wait(waiters);
+  EXPECT_NE(threads_[0], std::this_thread::get_id());
+  EXPECT_EQ(threads_[1], std::this_thread::get_id());
+}
+
+TEST_F(WorkerTest, LaterTaskForTheThreadTakesEarlierOnesAlong) {
+  worker_.submit(note(1), Worker::By::kWaiter);
+  const auto last = worker_.submit(note(2), Worker::By::kWorker);
+  while (!worker_.has_run(last)) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(order_, std::vector<int>({1, 2}));
+}
+
 TEST_F(WorkerTest, WaitingForAnEarlierTaskLeavesTheLaterOnes) {
-  const auto first = worker_.submit(note(1), /*wake=*/false);
-  worker_.submit(note(2), /*wake=*/false);
+  const auto first = worker_.submit(note(1), Worker::By::kAnyone);
+  worker_.submit(note(2), Worker::By::kAnyone);
   worker_.wait(first);
   EXPECT_EQ(order_, std::vector<int>({1}));
 }
@@ -87,14 +112,14 @@ TEST_F(WorkerTest, TaskMaySubmitAndMustNotWaitForItself) {
   bool refused = false;
   const auto first = worker_.submit(
       [&] {
-        second = worker_.submit(note(2), /*wake=*/false);
+        second = worker_.submit(note(2), Worker::By::kAnyone);
         try {
           worker_.wait(second);
         } catch (const c10::Error&) {
           refused = true;
         }
       },
-      /*wake=*/false);
+      Worker::By::kAnyone);
   worker_.wait(first);
   worker_.wait(second);
   EXPECT_TRUE(refused);
@@ -104,15 +129,15 @@ TEST_F(WorkerTest, TaskMaySubmitAndMustNotWaitForItself) {
 TEST_F(WorkerTest, WhatATaskHoldsIsFreedBeforeItHasRun) {
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = held;
-  const auto ticket = worker_.submit([held = std::move(held)] {}, /*wake=*/true);
+  const auto ticket = worker_.submit([held = std::move(held)] {}, Worker::By::kWorker);
   worker_.wait(ticket);
   EXPECT_TRUE(watch.expired());
 }
 
 TEST_F(WorkerTest, AfterStopWorkRunsWhereSomebodyWaits) {
-  worker_.wait(worker_.submit(note(1), /*wake=*/true));
+  worker_.wait(worker_.submit(note(1), Worker::By::kWorker));
   worker_.stop();
-  const auto ticket = worker_.submit(note(2), /*wake=*/true);
+  const auto ticket = worker_.submit(note(2), Worker::By::kWorker);
   worker_.wait(ticket);
   EXPECT_EQ(order_, std::vector<int>({1, 2}));
   EXPECT_EQ(threads_.back(), std::this_thread::get_id());
@@ -131,7 +156,7 @@ TEST_F(WorkerTest, ManyThreadsSubmitAndWait) {
               ++done;
               running.fetch_sub(1);
             },
-            /*wake=*/(i + t) % 2 == 0);
+            (i + t) % 2 == 0 ? Worker::By::kWorker : Worker::By::kAnyone);
         if (i % 5 == 0) {
           worker_.wait(ticket);
         }
@@ -148,9 +173,9 @@ TEST_F(WorkerTest, ManyThreadsSubmitAndWait) {
 // ---- what goes wrong ----
 
 TEST_F(WorkerTest, ATaskThatThrowsOnTheThreadStopsNeitherItNorTheProcess) {
-  const auto failing = worker_.submit(fail("first"), /*wake=*/true);
+  const auto failing = worker_.submit(fail("first"), Worker::By::kWorker);
   await_without_working(failing);
-  const auto next = worker_.submit(note(1), /*wake=*/true);
+  const auto next = worker_.submit(note(1), Worker::By::kWorker);
   await_without_working(next);
   EXPECT_NE(threads_.back(), std::this_thread::get_id());
   EXPECT_EQ(error_of_waiting(next), "first");
@@ -158,20 +183,20 @@ TEST_F(WorkerTest, ATaskThatThrowsOnTheThreadStopsNeitherItNorTheProcess) {
 }
 
 TEST_F(WorkerTest, ATaskThatThrowsWhereSomebodyWaitsLeavesTheQueueUsable) {
-  const auto failing = worker_.submit(fail("first"), /*wake=*/false);
-  const auto next = worker_.submit(note(1), /*wake=*/false);
+  const auto failing = worker_.submit(fail("first"), Worker::By::kAnyone);
+  const auto next = worker_.submit(note(1), Worker::By::kAnyone);
   EXPECT_EQ(error_of_waiting(failing), "first");
   EXPECT_TRUE(order_.empty());
   EXPECT_EQ(error_of_waiting(next), "none");
-  await_without_working(worker_.submit(note(2), /*wake=*/true));
+  await_without_working(worker_.submit(note(2), Worker::By::kWorker));
   EXPECT_EQ(order_, std::vector<int>({1, 2}));
 }
 
 TEST_F(WorkerTest, WhoWaitsHearsOfTheFirstErrorUpToItsOwnTaskOnly) {
-  const auto before = worker_.submit(note(1), /*wake=*/false);
-  worker_.submit(fail("first"), /*wake=*/false);
-  const auto second = worker_.submit(fail("second"), /*wake=*/false);
-  const auto third = worker_.submit(fail("third"), /*wake=*/true);
+  const auto before = worker_.submit(note(1), Worker::By::kAnyone);
+  worker_.submit(fail("first"), Worker::By::kAnyone);
+  const auto second = worker_.submit(fail("second"), Worker::By::kAnyone);
+  const auto third = worker_.submit(fail("third"), Worker::By::kWorker);
   await_without_working(third);
   EXPECT_EQ(error_of_waiting(before), "none");
   EXPECT_EQ(error_of_waiting(second), "first");
@@ -185,7 +210,7 @@ TEST_F(WorkerTest, TasksThatThrowAreCountedAndWhatTheyHoldIsFreed) {
   const std::weak_ptr<int> watch = held;
   const auto ticket = worker_.submit(
       [held = std::move(held)] { throw std::runtime_error(std::to_string(*held)); },
-      /*wake=*/false);
+      Worker::By::kAnyone);
   EXPECT_EQ(error_of_waiting(ticket), "1");
   EXPECT_TRUE(watch.expired());
   EXPECT_EQ(counter_value("WorkerTaskFailed"), 1);
@@ -194,13 +219,13 @@ TEST_F(WorkerTest, TasksThatThrowAreCountedAndWhatTheyHoldIsFreed) {
 TEST_F(WorkerTest, WithoutAThreadWhoWaitsWorks) {
   reset_metrics();
   arm(FailPoint::kThread);
-  worker_.submit(note(1), /*wake=*/true);
-  const auto second = worker_.submit(note(2), /*wake=*/false);
+  worker_.submit(note(1), Worker::By::kWorker);
+  const auto second = worker_.submit(note(2), Worker::By::kAnyone);
   EXPECT_EQ(counter_value("WorkerThreadRefused"), 1);
   worker_.wait(second);
   EXPECT_EQ(order_, std::vector<int>({1, 2}));
   EXPECT_EQ(threads_.front(), std::this_thread::get_id());
-  await_without_working(worker_.submit(note(3), /*wake=*/true));
+  await_without_working(worker_.submit(note(3), Worker::By::kWorker));
   EXPECT_NE(threads_.back(), std::this_thread::get_id()) << "it is asked for again";
 }
 
@@ -213,7 +238,7 @@ int policy_of_worker_started_under(int policy) {
     const sched_param parameters{};
     sched_setscheduler(/*this thread*/ 0, policy, &parameters);
     Worker worker("test");
-    worker.submit([&] { promise.set_value(sched_getscheduler(0)); }, /*wake=*/true);
+    worker.submit([&] { promise.set_value(sched_getscheduler(0)); }, Worker::By::kWorker);
     found.wait();
   }).join();
   return found.get();

@@ -1,0 +1,26 @@
+#pragma once
+
+namespace lazyplug {
+
+// Whether a worker should compute, with so many intra-op threads, while the
+// calling thread records: whether there are processors for both.
+//
+// With one intra-op thread each, two processors do. With more, each thread that
+// computes has a pool of OpenMP threads of its own, and these spin for a while
+// after each loop, against each other and against who records; if they are more
+// than the processors, OpenMP has them sleep at once, and then every small loop
+// pays for waking them. So either there is room for the pools of the worker and
+// of the thread that records, or only the latter has one: the worker then computes
+// nothing but light calls, which need none.
+bool pays_to_overlap(int num_threads, int num_processors);
+
+// How many processors the process may use.
+int available_processors();
+
+// What a worker may compute while the calling thread records: calls of up to so
+// much work (light_work()): nothing (a negative number), what is light, or
+// everything. The flag `overlap` may decide otherwise. A schedule for tests has
+// workers compute everything.
+float overlapping_work();
+
+} // namespace lazyplug

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace lazyplug {
+
+// What the parts of a step take, in seconds.
+struct StepTimes {
+  size_t num_overlapping = SIZE_MAX; // how many of the first ops a worker may compute
+  std::vector<float> recording;      // each op, with what the program does before it
+  std::vector<float> kernels;        // each op
+};
+
+// What it costs to have a piece of a step computed elsewhere, in seconds.
+struct HandOverCosts {
+  double recording = 6e-6; // the thread that records stands still
+  double job = 6e-6;       // a job costs its worker besides the kernels
+  double wake = 50e-6;     // until a sleeping worker begins
+  double patience = 1e-4;  // for so long it does not sleep
+};
+
+// When the result of a step that is cut after these ops is there, in seconds
+// since its beginning.
+double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs);
+
+// After which ops (as counts) a step is best cut, so that its first pieces are
+// computed while the rest is recorded; none if that gains less than a tenth.
+std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs);
+
+// Plans where the steps of a stream are cut. A step is what the program records
+// until it waits for a result itself, and is known by its ops.
+//
+// A step that comes again is timed, whole, a few times. If cuts promise a gain, it
+// is then cut for a few times, and stays so only if it has indeed become
+// faster. Both are settled for good: a step is planned once, so the graphs that
+// are compiled for it are few. Counters: StepsCut, StepsKeptWhole.
+//
+// Not thread-safe: guarded by its stream's lock.
+class StepPlans {
+ public:
+  using StepId = uint64_t;               // never 0
+  using Clock = std::function<double()>; // seconds
+
+  static constexpr size_t kTrials = 4;     // of a step whole, and of it cut
+  static constexpr size_t kWarmUps = 2;    // before they count: graphs are compiled
+  static constexpr size_t kMaxSteps = 256; // further ones are never cut
+  static constexpr size_t kMaxTimedOps = 4096;
+  static constexpr size_t kQuiet = 16; // after so many settled steps, recording is not timed
+
+  StepPlans();
+  explicit StepPlans(Clock now) : now_(std::move(now)) {}
+
+  // An op is recorded, known by its hash. `may_overlap`: a worker may compute it
+  // while recording goes on.
+  void note(uint64_t op_hash, bool may_overlap);
+  // Whether the step is cut after the op that was noted last.
+  bool cuts_here() const {
+    return !cuts_.empty() && cuts_.count(prefix_) != 0;
+  }
+  // The step is cut here, for another reason: it teaches nothing.
+  void disturb() {
+    is_disturbed_ = true;
+  }
+  // The program ends the step. Returns its number if its kernels should be timed,
+  // or 0.
+  StepId end_step();
+  // The program has the result that it ended the step for.
+  void note_result() {
+    boundary_ = now_();
+  }
+  // What each op's kernels have taken, in seconds, and the job besides.
+  void note_kernels(StepId step, std::vector<float> kernels, double job_cost);
+  // What else it costs; of a step planned from now on.
+  HandOverCosts& costs() {
+    return costs_;
+  }
+
+ private:
+  enum class State : uint8_t { kWhole, kCut, kSettled };
+  struct Step {
+    State state = State::kWhole;
+    size_t seen = 0; // in this state
+    StepTimes times;
+    std::vector<double> whole; // durations
+    std::vector<double> cut;
+    std::vector<StepId> cuts; // prefixes
+  };
+
+  void begin_step();
+  void note_duration(Step& step, double seconds);
+  void plan(Step& step);
+  void judge(Step& step);
+  void settle(Step& step, bool cut);
+
+  Clock now_;
+  HandOverCosts costs_;
+  std::unordered_map<StepId, Step> steps_;
+  std::unordered_set<StepId> cuts_; // of all steps that are cut
+  // The step that is being recorded.
+  StepId prefix_ = 0; // of its ops so far
+  size_t num_ops_ = 0;
+  bool is_disturbed_ = false;
+  bool is_timed_ = false;
+  bool was_cut_ = false; // as planned
+  size_t num_overlapping_ = 0;
+  double last_op_ = 0;
+  std::vector<float> recording_;
+  std::vector<StepId> prefixes_;
+  // The one before.
+  StepId ended_ = 0;       // 0: it teaches nothing
+  size_t num_settled_ = 0; // steps in a row
+  double started_ = 0;
+  double boundary_ = 0; // where the one ends, and the next begins
+};
+
+} // namespace lazyplug

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "lowering/signature.h"
+
+namespace lazyplug {
+
+// A *light* call is computed by one thread, however many there may be: its
+// tensors are so small that PyTorch's own loops do not divide them, or that to
+// wake other threads costs as much as they save. So a light call never has a
+// pool of threads at work, and may be computed beside another thread that has
+// one. Whether a call is light depends on nothing but the call and the number of
+// threads, so neither do its results.
+
+// How much there is to do, in multiplications, for calls whose tensors are small;
+// infinite for others, and for calls whose results depend on the number of
+// threads, or that may use threads of their own.
+float light_work(const Signature& signature);
+
+// Up to which work a call is light.
+float light_limit(int num_threads);
+
+} // namespace lazyplug

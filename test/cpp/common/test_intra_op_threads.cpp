@@ -1,0 +1,27 @@
+#include "common/intra_op_threads.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace lazyplug {
+namespace {
+
+int threads_of_another_thread() {
+  int number = 0;
+  std::thread([&] { number = at::get_num_threads(); }).join();
+  return number;
+}
+
+TEST(IntraOpThreads, AreSetForTheCallingThreadAlone) {
+  const int others = threads_of_another_thread();
+  ASSERT_TRUE(set_intra_op_threads(others + 2));
+  EXPECT_EQ(at::get_num_threads(), others + 2);
+  EXPECT_EQ(threads_of_another_thread(), others);
+  ASSERT_TRUE(set_intra_op_threads(others));
+  EXPECT_EQ(at::get_num_threads(), others);
+}
+
+} // namespace
+} // namespace lazyplug

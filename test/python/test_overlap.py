@@ -1,0 +1,156 @@
+"""Who computes: a worker, while the program records, or the program's own thread; and where steps are cut for it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from helpers import DEVICE, work
+
+import torch_lazyplug
+from torch_lazyplug import config, metrics
+
+pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("is about who computes")]
+
+PROGRAM = """
+import json, os, sys
+threads, processors = int(sys.argv[1]), int(sys.argv[2])
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:processors]))
+import torch, torch_lazyplug
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256), torch.nn.GELU()] * 6)
+wide = torch.randn(256, 256)
+model, wide = model.to("lazy"), wide.to("lazy")
+optimizer = torch.optim.AdamW(model.parameters())
+losses = []
+for _ in range(20):
+    optimizer.zero_grad()
+    loss = model(wide).square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+count = torch_lazyplug.metrics.counter_value
+names = sorted(open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task"))
+print(json.dumps({"losses": losses, "fallbacks": count("FallbackTotal") or 0, "names": names}))
+"""
+
+
+def run_program(threads, processors, **settings):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
+    environment.update({f"LAZYPLUG_{key.upper()}": value for key, value in settings.items()})
+    command = [sys.executable, "-c", PROGRAM, str(threads), str(processors)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_where_all_processors_compute_no_worker_does():
+    """Of two pools of OpenMP threads each would wait for the other's processors."""
+    processors = len(os.sched_getaffinity(0))
+    told = run_program(max(2, processors), processors)
+    assert not [name for name in told["names"] if name.startswith("lazy:")]
+    assert told["fallbacks"] == 0
+
+
+def test_on_one_processor_nothing_overlaps():
+    told = run_program(1, 1)
+    assert not [name for name in told["names"] if name.startswith("lazy:")]
+
+
+def test_results_do_not_depend_on_who_computes():
+    alone = run_program(1, 1)["losses"]
+    assert run_program(1, 2)["losses"] == alone
+    assert run_program(1, 2, overlap="always", chunk_nodes="5")["losses"] == alone
+
+
+BITS = """
+import copy, torch, torch_lazyplug
+from torch import nn
+torch.set_num_threads(2)
+torch.manual_seed(0)
+rows, image = torch.randn(64, 128), torch.randn(8, 16, 12, 12)
+flat = image.to(memory_format=torch.channels_last)
+cases = [(nn.LayerNorm(128), rows), (nn.BatchNorm1d(128), rows), (nn.BatchNorm2d(16), flat),
+         (nn.GroupNorm(4, 16), image), (nn.Conv2d(16, 8, 3), image), (nn.Conv2d(16, 32, 1), flat), (nn.Linear(128, 64), rows), (nn.Softmax(-1), rows)]
+for module, x in cases:
+    results = []
+    for device in ("lazy", "cpu"):
+        moved = copy.deepcopy(module).to(device)
+        leaf = x.detach().clone().to(device).requires_grad_()
+        y = moved(leaf)
+        y.square().mean().backward()
+        results.append([t.detach().cpu() for t in (y, leaf.grad, *(p.grad for p in moved.parameters()))])
+    assert all(torch.equal(a, b) for a, b in zip(*results)), module
+"""
+
+
+def test_small_calls_give_the_bits_of_all_threads():
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
+    subprocess.run([sys.executable, "-c", BITS], env=environment, check=True, timeout=300)
+
+
+@pytest.fixture
+def planned():
+    """Steps are cut as planned, with a worker."""
+    torch_lazyplug.wait_device_ops()
+    before = {name: config.get(name) for name in ("chunk_nodes", "overlap")}
+    config.set("chunk_nodes", 0)
+    config.set("overlap", "always")
+    torch.ones(1, device=DEVICE).item()  # the settings are read when a trace begins
+    metrics.reset()
+    yield
+    for name, value in before.items():
+        config.set(name, value)
+
+
+def make_step(device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(128, 128), torch.nn.Tanh()] * 10).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    data = torch.randn(256, 128, generator=torch.Generator().manual_seed(1)).to(device)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(data).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def test_a_step_is_planned_once_and_computes_the_same(planned):
+    lazy, cpu = make_step(DEVICE), make_step("cpu")
+    for _ in range(20):
+        assert lazy() == cpu()
+    settled = [metrics.counter_value(name) or 0 for name in ("StepsCut", "StepsKeptWhole")]
+    assert sum(settled) == 1
+    with work() as done:
+        for _ in range(30):
+            assert lazy() == cpu()
+    assert done.compiles == 0
+    assert done.fallbacks == 0
+    assert [metrics.counter_value(name) or 0 for name in ("StepsCut", "StepsKeptWhole")] == settled
+
+
+def test_steps_that_never_repeat_are_not_cut(planned):
+    x = torch.ones(16, device=DEVICE)
+    for length in range(1, 60):
+        y = x
+        for _ in range(length):
+            y = y + x
+        assert y[0].item() == length + 1
+    assert metrics.counter_value("TraceCut") == 59
+
+
+def test_with_the_program_computing_itself_mark_step_leaves_nothing_queued(planned):
+    config.set("overlap", "never")
+    torch.ones(1, device=DEVICE).item()
+    y = torch.ones(4, device=DEVICE) + 1
+    torch_lazyplug.mark_step(wait=False)
+    event = torch.lazy.Event()
+    event.record()
+    assert event.query()
+    assert y.tolist() == [2.0] * 4
