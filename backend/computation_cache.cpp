@@ -1,5 +1,6 @@
 #include "backend/computation_cache.h"
 
+#include "backend/compile_storms.h"
 #include "backend/recompiles.h"
 #include "backend/varying_sizes.h"
 #include "common/config.h"
@@ -55,12 +56,14 @@ CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> ro
   const Hash128 hash = graph_hash(trace, roots);
   if (auto found = computation_cache().find(hash)) {
     hits.add();
+    note_reused(hash);
     return *found;
   }
   misses.add();
   CachedGraphPtr graph = make_graph(hash, trace, roots);
   note_compile(graph);
   note_sizes(trace);
+  note_compiled(hash, trace, current_step());
   // Visible to others only now that it is complete.
   return computation_cache().insert(hash, std::move(graph));
 }

@@ -1,5 +1,6 @@
 #include "backend/signature_cache.h"
 
+#include "backend/compile_storms.h"
 #include "backend/make_signature.h"
 #include "backend/varying_sizes.h"
 #include "common/config.h"
@@ -24,6 +25,9 @@ std::optional<Inference> recall(const Call& call) {
   const bool can_be_recorded = found && *found;
   if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
     return Inference{.run_now = "its sizes vary"};
+  }
+  if ((can_be_recorded || !found) && is_storming(current_step()) && is_in_storm(call)) {
+    return Inference{.run_now = "its program does not repeat"};
   }
   return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;
 }

@@ -8,37 +8,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backend/call_kinds.h"
+#include "backend/compile_storms.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
-
-Hash128 add_kind(Hash128 hash, c10::ScalarType dtype, size_t dim) {
-  return hash_combine(hash, static_cast<uint64_t>(dtype) | static_cast<uint64_t>(dim) << 8);
-}
-
-Hash128 kind_of(const OpInfo& op) {
-  return hash_combine(Hash128(), reinterpret_cast<uintptr_t>(&op));
-}
-
-// What is left of a call without its sizes and constants.
-Hash128 kind_of(const Call& call) {
-  Hash128 kind = kind_of(*call.op);
-  for (const TensorArg& arg : call.tensors) {
-    kind = arg.tensor ? add_kind(kind, c10::typeMetaToScalarType(arg.tensor->dtype()), arg.tensor->dim())
-                      : add_kind(kind, c10::ScalarType::Undefined, 0);
-  }
-  return kind;
-}
-
-Hash128 kind_of(const Signature& signature) {
-  Hash128 kind = kind_of(*signature.op);
-  for (const Geometry& operand : signature.operands) {
-    kind = add_kind(kind, operand.dtype, operand.sizes.size());
-  }
-  return kind;
-}
 
 // What is left of a trace.
 Hash128 shape_of_program(const Trace& trace) {
@@ -102,7 +78,6 @@ class VaryingSizes {
   }
 
  private:
-  using Kinds = std::unordered_set<Hash128>;
   // Of the processor's cache.
   using Line = std::array<uint64_t, 8>;
   // The lowest bits of what a line holds tell the step.
@@ -113,16 +88,6 @@ class VaryingSizes {
     Hash128 program;
     Kinds kinds; // of its calls
   };
-
-  static Kinds kinds_in(const Trace& trace) {
-    Kinds kinds;
-    for (const Node& node : trace.nodes()) {
-      if (node.kind == NodeKind::kCall) {
-        kinds.insert(kind_of(*node.signature));
-      }
-    }
-    return kinds;
-  }
 
   void count_call() {
     if (++num_calls_ % kCallsPerStep == 0) {
@@ -187,9 +152,13 @@ bool has_varying_sizes(const Call& call) {
   return may_run_at_once() && varying_sizes().is_new(call);
 }
 
+uint64_t current_step() {
+  return step_number.load(std::memory_order_relaxed);
+}
+
 bool are_sizes_new() {
   const uint64_t last_new = last_new_step.load(std::memory_order_relaxed);
-  return step_number.load(std::memory_order_relaxed) <= last_new + 1 && may_run_at_once();
+  return current_step() <= last_new + 1 && may_run_at_once();
 }
 
 bool goes_with_new_sizes(const Call& call) {

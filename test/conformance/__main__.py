@@ -71,6 +71,7 @@ def main():
     if arguments.infer == "meta":
         os.environ["LAZYPLUG_SMALL_CALL"] = "0"
     os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
+    os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")  # or most would run at once
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     start = time.monotonic()
     results = _load(arguments.report) if arguments.report else _run(arguments)

@@ -50,6 +50,7 @@ def _shrink_all(driver, arguments):
 def main():
     arguments = _arguments()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")  # or most would run at once
     os.environ.setdefault("LAZYPLUG_DEVICE_COUNT", "2")
     warnings.simplefilter("ignore")
     from . import compare

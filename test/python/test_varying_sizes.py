@@ -1,5 +1,7 @@
 """Programs whose sizes change every time: a few graphs, then calls that run at once, with the same results."""
 
+import copy
+
 import pytest
 import torch
 from helpers import DEVICE, both, finish_pending, run_fresh, work
@@ -120,3 +122,43 @@ def test_first_calls_load_no_modules():
     value, modules = run_fresh(FIRST_CALLS).split(maxsplit=1)
     assert float(value) > 0
     assert modules.strip() == "[]"
+
+
+@pytest.fixture
+def storms():
+    """Programs that never repeat are noticed."""
+    config.set("max_unused_graphs", 32)
+    config.set("chunk_nodes", 0)
+    yield
+    config.set("max_unused_graphs", 0)
+    config.set("chunk_nodes", 16)
+
+
+def test_packed_sequences_of_random_lengths_are_soon_compiled_no_more(storms):
+    import random
+
+    from torch.nn.utils.rnn import pack_padded_sequence
+
+    chance = random.Random(0)
+    torch.manual_seed(0)
+    cpu = torch.nn.LSTM(4, 4)
+    lazy = copy.deepcopy(cpu).to(DEVICE)
+
+    def step():
+        lengths = sorted((chance.randint(2, 12) for _ in range(8)), reverse=True)
+        x = torch.randn(lengths[0], 8, 4)
+        results = []
+        for lstm, data in ((lazy, x.to(DEVICE)), (cpu, x)):
+            lstm.zero_grad()
+            output = lstm(pack_padded_sequence(data, lengths))[0].data
+            output.square().mean().backward()
+            results.append((output.sum().item(), lstm.weight_hh_l0.grad.sum().item()))
+        assert results[0] == pytest.approx(results[1], rel=1e-4, abs=1e-5)
+
+    for _ in range(50):
+        step()
+    with work() as done:
+        for _ in range(100):
+            step()
+    assert done.compiles <= 10
+    assert done.fallbacks == 0

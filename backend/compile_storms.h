@@ -1,0 +1,29 @@
+#pragma once
+
+#include "backend/call.h"
+#include "lowering/ir.h"
+
+namespace lazyplug {
+
+// Programs whose steps never repeat, be it that the number of their ops varies,
+// or their order, or sizes that recur more seldom than graphs are kept, would be
+// compiled for ever. If most of the last `max_unused_graphs` graphs to be compiled
+// have run but once, the kinds of calls that these consist of run at once, for a
+// while: for 64 steps, then it is tried again, with fewer graphs, and if that was
+// in vain for four times as many steps, up to 4,096. So the number of graphs that
+// such a program compiles grows with the logarithm of its length. Counter:
+// CompileStorm.
+//
+// All of it is thread-safe.
+
+// A graph has been compiled, in the step of this number.
+void note_compiled(const Hash128& graph, const Trace& trace, uint64_t step);
+// A compiled graph runs again.
+void note_reused(const Hash128& graph);
+
+// Whether any call runs at once for this reason.
+bool is_storming(uint64_t step);
+// Whether this one does, if any does.
+bool is_in_storm(const Call& call);
+
+} // namespace lazyplug
