@@ -143,9 +143,11 @@ void refuse(const OpInfo& op, const char* reason) {
       ". It would run on the CPU, which the setting fallback=error forbids.");
 }
 
-void count_at_once() {
+// The device has made the call, though it is no node.
+void count_at_once(const OpInfo& op) {
   static Counter& runs = counter("RunAtOnce");
   runs.add();
+  op.calls().add();
 }
 
 } // namespace
@@ -173,7 +175,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   const SyncCause cause(reason);
   CpuCall(op, stack).run();
-  count_at_once();
+  count_at_once(op);
 }
 
 at::Tensor run_at_once(
@@ -184,7 +186,7 @@ at::Tensor run_at_once(
   const SyncCause cause(reason);
   CpuTensors tensors(device, /*may_write=*/false);
   at::Tensor result = tensors.to_lazy(run(tensors));
-  count_at_once();
+  count_at_once(op);
   return result;
 }
 
