@@ -73,7 +73,8 @@ torch.manual_seed(0)
 rows, image = torch.randn(64, 128), torch.randn(8, 16, 12, 12)
 flat = image.to(memory_format=torch.channels_last)
 cases = [(nn.LayerNorm(128), rows), (nn.BatchNorm1d(128), rows), (nn.BatchNorm2d(16), flat),
-         (nn.GroupNorm(4, 16), image), (nn.Conv2d(16, 8, 3), image), (nn.Conv2d(16, 32, 1), flat), (nn.Linear(128, 64), rows), (nn.Softmax(-1), rows)]
+         (nn.GroupNorm(4, 16), image), (nn.Conv2d(16, 8, 3), image), (nn.Conv2d(16, 32, 1), flat),
+         (nn.Linear(128, 64), rows), (nn.Softmax(-1), rows)]
 for module, x in cases:
     results = []
     for device in ("lazy", "cpu"):
