@@ -16,10 +16,6 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 
-// What the small pages take that one huge page stands for. Virtual machines that give free blocks of that size back to
-// their host take several times as long for one.
-constexpr double kSecondsForSmallPages = 1e-3;
-
 double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -27,13 +23,13 @@ double thread_seconds() {
 }
 
 // Touches the first ones of a large range, which are touched anyway.
-bool are_huge_pages_quick(char* begin, size_t size) {
+bool are_huge_pages_quicker(char* begin, size_t size, double seconds) {
   constexpr size_t kProbed = 16;
   const auto first = (reinterpret_cast<uintptr_t>(begin) + kHugePage - 1) / kHugePage * kHugePage;
   for (size_t i = 0; i < size / kHugePage / kProbed + 1; ++i) {
     const double before = thread_seconds();
     *reinterpret_cast<volatile char*>(first + i * kHugePage) = 0;
-    if (thread_seconds() - before > kSecondsForSmallPages) {
+    if (thread_seconds() - before > seconds) {
       return false;
     }
   }
@@ -101,10 +97,10 @@ void release_pages(char* begin, size_t size) {
   madvise(begin, size, MADV_DONTNEED);
 }
 
-void prefer_huge_pages(char* begin, size_t size) {
+void prefer_huge_pages(char* begin, size_t size, double seconds_for_small_pages) {
   if (size >= 2 * kHugePage) {
     madvise(begin, size, MADV_HUGEPAGE);
-    if (!are_huge_pages_quick(begin, size)) {
+    if (!are_huge_pages_quicker(begin, size, seconds_for_small_pages)) {
       madvise(begin, size, MADV_NOHUGEPAGE);
     }
   }

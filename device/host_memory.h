@@ -26,7 +26,8 @@ AddressRange reserve_addresses(size_t size);
 void release_pages(char* begin, size_t size);
 
 // Asks for huge pages where these bytes, of which none is in use, are first touched, so that large tensors take few
-// page faults; unless the system takes longer for one than for the small pages in its place.
-void prefer_huge_pages(char* begin, size_t size);
+// page faults; unless one takes longer than this, in seconds: what the small pages take in its place. Virtual machines
+// that give free blocks of that size back to their host take several times as long.
+void prefer_huge_pages(char* begin, size_t size, double seconds_for_small_pages = 1e-3);
 
 } // namespace lazyplug

@@ -81,11 +81,18 @@ TEST(HostMemory, OnlyLargeBlocksAskForHugePages) {
   if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
     GTEST_SKIP() << "this kernel has no transparent huge pages to ask for";
   }
+  constexpr double kHoweverLong = std::numeric_limits<double>::infinity();
   const AddressRange range = reserve_addresses(16 * kHugePage);
-  prefer_huge_pages(range.begin, kHugePage);
+  prefer_huge_pages(range.begin, kHugePage, kHoweverLong);
   EXPECT_FALSE(prefers_huge_pages(range.begin));
-  prefer_huge_pages(range.begin + 4 * kHugePage, 2 * kHugePage);
+  prefer_huge_pages(range.begin + 4 * kHugePage, 2 * kHugePage, kHoweverLong);
   EXPECT_TRUE(prefers_huge_pages(range.begin + 4 * kHugePage));
+  EXPECT_FALSE(prefers_huge_pages(range.begin));
+}
+
+TEST(HostMemory, HugePagesThatTakeTooLongAreNotAskedFor) {
+  const AddressRange range = reserve_addresses(16 * kHugePage);
+  prefer_huge_pages(range.begin, 8 * kHugePage, /*seconds_for_small_pages=*/0);
   EXPECT_FALSE(prefers_huge_pages(range.begin));
 }
 
