@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "backend/call_kinds.h"
+#include "backend/varying_sizes.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
 #include "common/metrics.h"
@@ -14,7 +15,7 @@ namespace {
 
 class CompileStorms {
  public:
-  void note_compiled(const Hash128& graph, const Trace& trace, uint64_t step) {
+  void note_compiled(const Hash128& graph, const Trace& trace) {
     const auto limit = static_cast<size_t>(config().max_unused_graphs.get());
     if (limit == 0) {
       return;
@@ -25,7 +26,7 @@ class CompileStorms {
     last_.resize(std::min(last_.size(), limit));
     any_.store(true, std::memory_order_relaxed);
     if (last_.size() >= std::max<size_t>(limit / divisor_, 2) && 2 * num_reused() < last_.size()) {
-      begin(step);
+      begin(current_step());
     }
   }
 
@@ -43,8 +44,8 @@ class CompileStorms {
     }
   }
 
-  bool is_storming(uint64_t step) const {
-    return step < end_.load(std::memory_order_relaxed) && config().max_unused_graphs.get() != 0;
+  bool is_storming() const {
+    return current_step() < end_.load(std::memory_order_relaxed) && config().max_unused_graphs.get() != 0;
   }
 
   bool concerns(const Call& call) {
@@ -107,16 +108,16 @@ CompileStorms& compile_storms() {
 
 } // namespace
 
-void note_compiled(const Hash128& graph, const Trace& trace, uint64_t step) {
-  compile_storms().note_compiled(graph, trace, step);
+void note_compiled(const Hash128& graph, const Trace& trace) {
+  compile_storms().note_compiled(graph, trace);
 }
 
 void note_reused(const Hash128& graph) {
   compile_storms().note_reused(graph);
 }
 
-bool is_storming(uint64_t step) {
-  return compile_storms().is_storming(step);
+bool is_storming() {
+  return compile_storms().is_storming();
 }
 
 bool is_in_storm(const Call& call) {

@@ -16,13 +16,13 @@ namespace lazyplug {
 //
 // All of it is thread-safe.
 
-// A graph has been compiled, in the step of this number.
-void note_compiled(const Hash128& graph, const Trace& trace, uint64_t step);
+// A graph has been compiled.
+void note_compiled(const Hash128& graph, const Trace& trace);
 // A compiled graph runs again.
 void note_reused(const Hash128& graph);
 
 // Whether any call runs at once for this reason.
-bool is_storming(uint64_t step);
+bool is_storming();
 // Whether this one does, if any does.
 bool is_in_storm(const Call& call);
 

@@ -63,7 +63,7 @@ CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> ro
   CachedGraphPtr graph = make_graph(hash, trace, roots);
   note_compile(graph);
   note_sizes(trace);
-  note_compiled(hash, trace, current_step());
+  note_compiled(hash, trace);
   // Visible to others only now that it is complete.
   return computation_cache().insert(hash, std::move(graph));
 }

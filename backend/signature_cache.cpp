@@ -26,7 +26,7 @@ std::optional<Inference> recall(const Call& call) {
   if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
     return Inference{.run_now = "its sizes vary"};
   }
-  if ((can_be_recorded || !found) && is_storming(current_step()) && is_in_storm(call)) {
+  if ((can_be_recorded || !found) && is_storming() && is_in_storm(call)) {
     return Inference{.run_now = "its program does not repeat"};
   }
   return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;

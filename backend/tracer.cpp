@@ -242,7 +242,7 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read) {
   auto* storage = example.defined() ? LazyStorageImpl::of(example) : nullptr;
-  if (!storage || are_sizes_new() || is_storming(current_step()) || is_fallback_forced(op)) {
+  if (!storage || are_sizes_new() || is_storming() || is_fallback_forced(op)) {
     return std::nullopt;
   }
   return storage->context().record_predicted(op, read);

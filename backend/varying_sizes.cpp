@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "backend/call_kinds.h"
-#include "backend/compile_storms.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
 

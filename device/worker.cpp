@@ -164,7 +164,7 @@ void Worker::loop() {
 void Worker::look_out(Lock& lock) {
   const Ticket before = completed_;
   lock.unlock();
-  yield_until([&] { return num_run_ != before; });
+  yield_until([&] { return completed_ != before; });
   lock.lock();
 }
 
@@ -202,7 +202,7 @@ void Worker::run_next(Lock& lock) {
   task = nullptr; // what it holds may need locks to die
   lock.lock();
   running_ = false;
-  num_run_ = ++completed_;
+  ++completed_;
   if (error) {
     thrown_.push_back({completed_, std::move(error)});
   }

@@ -80,7 +80,7 @@ class Worker {
   std::deque<Task> queue_;
   std::vector<Thrown> thrown_; // by tasks, in their order, that nobody has waited for since
   Ticket submitted_ = 0;
-  Ticket completed_ = 0;
+  std::atomic<Ticket> completed_ = 0; // written with the lock
   bool running_ = false;
   std::thread::id runner_;    // while running_
   bool more_to_come_ = false; // whoever submitted the last task did not do so in order to wait
@@ -89,7 +89,6 @@ class Worker {
   bool stopped_ = false;
   // Set with the lock, after what there is to see; the thread looks for it without.
   std::atomic<bool> called_ = false;
-  std::atomic<Ticket> num_run_ = 0;                 // completed_, for who looks without the lock
   std::chrono::steady_clock::time_point called_at_; // while asleep_
   std::atomic<double> wake_latency_ = 5e-5;
   std::thread thread_; // started by the first task to wake it
