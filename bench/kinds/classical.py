@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from registry import case
 from torch import nn
 
+from kinds import descend
+
 
 def noisy_wave(count, device):
     """Points of a line, and a noisy sine of them."""
@@ -138,9 +140,7 @@ def matrix_factorisation(device):
         user, item = torch.randint(200, (256,)).to(device), torch.randint(300, (256,)).to(device)
         rating = torch.randint(1, 6, (256,)).float().to(device)
         loss = F.mse_loss((users(user) * items(item)).sum(1), rating)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -279,9 +279,7 @@ def graph_network(device):
         hidden = layers[0](features + spread(features)).relu()
         logits = layers[1](hidden + spread(hidden))
         loss = F.cross_entropy(logits, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return (logits.argmax(1) == labels).float().mean().item()
 
     return step
@@ -305,9 +303,7 @@ def graph_attention(device):
 
     def step():
         loss = F.cross_entropy(out(attend(project(features)).relu()), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -328,9 +324,7 @@ def t_sne(device):
         closeness = closeness * (1 - torch.eye(60, device=device))
         model = (closeness / closeness.sum()).clamp(min=1e-12)
         loss = (affinity * (affinity.log() - model.log())).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         steps += 1
         return loss.item() if steps % 10 == 0 else None
 

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from registry import case
 from torch import nn
 
+from kinds import descend
+
 
 def mlp(*widths, activation=nn.ReLU):
     layers = []
@@ -91,9 +93,7 @@ def variational_autoencoder(device):
         error = F.binary_cross_entropy_with_logits(logits, images, reduction="sum")
         divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
         loss = error + divergence
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item() / len(images)
 
     return step
@@ -126,9 +126,7 @@ def normalizing_flow(device):
             z, change = layer(z)
             volume = volume + change
         loss = -(base.log_prob(z).sum(1) + volume).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -155,9 +153,7 @@ def diffusion_training(device):
         noise = torch.randn_like(x)
         share = kept[t][:, None]
         loss = F.mse_loss(model(share.sqrt() * x + (1 - share).sqrt() * noise, t), noise)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -195,9 +191,7 @@ def score_matching(device):
         score = model(x)
         (slope,) = torch.autograd.grad((score * direction).sum(), x, create_graph=True)
         loss = ((slope * direction).sum(1) + 0.5 * score.square().sum(1)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -216,9 +210,7 @@ def vq_vae(device):
         chosen = torch.cdist(z.detach(), codes).argmin(1)
         code = codes[chosen]
         loss = F.mse_loss(decoder(z + (code - z).detach()), x) + 0.25 * F.mse_loss(z, code)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         with torch.no_grad():
             hot = F.one_hot(chosen, 32).float()
             means = hot.T @ z / hot.sum(0).clamp(min=1)[:, None]

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from registry import case
 from torch import nn
 
+from kinds import descend
+
 
 @case()
 def conjugate_gradients(device):
@@ -65,9 +67,7 @@ def neural_ode(device):
             state = state + 3 / 11 * field(middle)
             path.append(state)
         loss = F.mse_loss(torch.stack(path), truth)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -86,9 +86,7 @@ def physics_informed_network(device):
         (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
         (bend,) = torch.autograd.grad(slope.sum(), x, create_graph=True)
         loss = (bend + u).square().mean() + (network(start) - 1).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step

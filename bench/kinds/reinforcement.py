@@ -9,6 +9,8 @@ from registry import case
 from torch import nn
 from torch.distributions import Categorical, Normal
 
+from kinds import descend
+
 
 class CartPole:
     """A pole on a cart that is pushed left or right, until it falls or 200 steps are over."""
@@ -92,9 +94,7 @@ def reinforce(device):
         returns = torch.tensor(discounted(rewards), device=device)
         returns = (returns - returns.mean()) / (returns.std() + 1e-6)
         loss = -(torch.stack(log_probs) * returns).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return sum(rewards)
 
     return step
@@ -177,9 +177,7 @@ def dqn(device):
         with torch.no_grad():
             wanted = rewards + 0.99 * target(following).amax(1) * ~ends
         loss = F.smooth_l1_loss(values, wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss
 
     def step():

@@ -10,6 +10,8 @@ from registry import case
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+from kinds import descend
+
 
 class Tagger(nn.Module):
     def __init__(self):
@@ -36,9 +38,7 @@ def packed_lstm(device):
         labels = pad_sequence([torch.randint(5, (n,)) for n in lengths], batch_first=True, padding_value=-1)
         logits = model(words.to(device), lengths)
         loss = F.cross_entropy(logits.flatten(0, 1), labels.to(device).flatten(), ignore_index=-1)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -81,9 +81,7 @@ def ctc(device):
         target_lengths = torch.tensor([chance.randint(3, 10) for _ in range(4)])
         log_probs = network(sounds).permute(2, 0, 1).log_softmax(-1)
         loss = criterion(log_probs, targets, lengths, target_lengths)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -102,9 +100,7 @@ def embedding_bag(device):
         offsets = torch.tensor([0, *(len(text) for text in texts[:-1])]).cumsum(0).to(device)
         labels = torch.tensor([chance.randrange(4) for _ in texts], device=device)
         loss = F.cross_entropy(head(bag(words, offsets)), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -126,9 +122,7 @@ def mixture_of_experts(device):
             if mask.any():
                 mixed[mask] = expert(x[mask]) * weight[mask][:, None]
         loss = (head(mixed).squeeze(1) - x.sum(1)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -152,9 +146,7 @@ def top_k_routing(device):
         mixed = torch.einsum("te,eto->to", weight, results)
         share = F.one_hot(chosen, 8).float().sum(1).mean(0)
         loss = F.mse_loss(mixed, x.flip(1)) + 0.01 * 8 * (share * scores.mean(0)).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -237,9 +229,7 @@ def transformer_encoder_training(device):
         kept = (~padding)[:, :, None]
         logits = head((states * kept).sum(1) / kept.sum(1))
         loss = F.cross_entropy(logits, torch.randint(2, (8,)).to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -278,9 +268,7 @@ def translation(device):
             logits = model[3](torch.cat([hidden, seen], 1))
             loss = loss + F.cross_entropy(logits, target[:, t])
             word = target[:, t] if chance.random() < 0.5 else logits.argmax(1)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item() / 7
 
     return step
@@ -301,9 +289,7 @@ def forecasting(device):
             x = F.pad(x, (layer.dilation[0], 0))
             x = layer(x).relu()
         loss = F.l1_loss(head(x), series[:, :, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step

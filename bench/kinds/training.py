@@ -8,6 +8,8 @@ from registry import case
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from kinds import descend
+
 
 def network(device, *, widths=(32, 64, 64, 10), dropout=0.0, normalised=False):
     layers = []
@@ -27,9 +29,7 @@ def batch(device, size=64, width=32, classes=10):
 
 def train(model, optimizer, x, y, **options):
     loss = F.cross_entropy(model(x), y, **options)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    descend(optimizer, loss)
     return loss
 
 
@@ -54,9 +54,7 @@ def maml(device):
             y = (x + phase).sin().to(device)
             x = x.to(device)
             loss = loss + F.mse_loss(torch.func.functional_call(model, adapted(x[:10], y[:10]), (x[10:],)), y[10:])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -213,9 +211,7 @@ def label_smoothing_and_accuracy(device):
         x, y = batch(device)
         logits = model(x)
         loss = F.cross_entropy(logits, y, label_smoothing=0.1)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         seen += len(y)
         right += (logits.argmax(1) == y).sum().item()
         return f"loss {loss.item():.4f}, accuracy {right / seen:.3f}"
@@ -285,9 +281,7 @@ def jacobian_penalty(device):
     def step():
         x, y = batch(device, size=16, width=8, classes=3)
         loss = F.cross_entropy(model(x), y) + 0.01 * jacobians(x).square().sum((1, 2)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -305,9 +299,7 @@ def contrastive(device):
         similarity = a @ b.T / 0.1
         labels = torch.arange(64, device=device)
         loss = (F.cross_entropy(similarity, labels) + F.cross_entropy(similarity.T, labels)) / 2
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -350,9 +342,7 @@ def distillation(device):
         logits = student(x)
         soft = F.kl_div((logits / 4).log_softmax(-1), wanted, log_target=True, reduction="batchmean") * 16
         loss = 0.7 * soft + 0.3 * F.cross_entropy(logits, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -380,9 +370,7 @@ def tabular(device):
         known = [embedding(categories[:, i]) for i, embedding in enumerate(embeddings)]
         logits = body(torch.cat([*known, numbers], 1)).squeeze(1)
         loss = F.binary_cross_entropy_with_logits(logits, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -397,9 +385,7 @@ def autocast(device):
         x, y = batch(device)
         with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):
             loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -469,9 +455,7 @@ def activation_checkpointing(device):
         for block in blocks:
             x = x + torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
         loss = F.cross_entropy(head(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step
@@ -509,9 +493,7 @@ def multi_task_with_logs(device):
         hidden = body(x).relu()
         losses = torch.stack([F.cross_entropy(heads[0](hidden), y), F.mse_loss(heads[1](hidden)[:, 0], x.sum(1))])
         loss = (losses * (-weights).exp() + weights).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         norm = sum(p.grad.square().sum() for p in body.parameters()).sqrt()
         print(f"loss {loss:.4f}, tasks {losses.tolist()}, gradient {norm:.3f}, weights {weights.data}")
         return loss.item()
