@@ -169,6 +169,7 @@ constexpr LeftAloneRow kLeftAlone[] = {
     // They may return a conjugate view.
     {"aten::dot", "native"},
     {"aten::vdot", "native"},
+    {"aten::linalg_lu_solve", "native"},
     // The CPU's kernel counts no integers.
     {"aten::histc", "native"},
     {"aten::_pack_padded_sequence", "composes views and cat; lengths and batch sizes are on the CPU"},

@@ -61,6 +61,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", native::local_scalar_dense);
   m.impl("dot", native::dot);
   m.impl("vdot", native::vdot);
+  m.impl("linalg_lu_solve", native::linalg_lu_solve);
+  m.impl("linalg_lu_solve.out", native::linalg_lu_solve_out);
   m.impl("histc", native::histc);
   m.impl("histc.out", native::histc_out);
   m.impl("native_dropout", native::native_dropout);

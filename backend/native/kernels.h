@@ -78,6 +78,17 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
 
+// ---- lu_solve.cpp ----
+at::Tensor
+linalg_lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b, bool left, bool adjoint);
+at::Tensor& linalg_lu_solve_out(
+    const at::Tensor& lu,
+    const at::Tensor& pivots,
+    const at::Tensor& b,
+    bool left,
+    bool adjoint,
+    at::Tensor& out);
+
 // ---- group_norm.cpp ----
 at::Tensor contiguous(const at::Tensor& self, at::MemoryFormat format);
 // In front of PyTorch's autograd kernel. Gives the gradient the format of the input.
