@@ -49,6 +49,7 @@ AT_ITS_LINE = {
     "result_cast_out": lambda d: torch.add(ones(2, device=d), 1, out=ones(2, device=d, dtype=torch.int64)),
     "mean_of_integers": lambda d: ones(2, device=d, dtype=torch.int64).mean(),
     "negative_bool": lambda d: -ones(2, device=d, dtype=torch.bool),
+    "printed_tensors": lambda d: torch.ops.aten.add(ones(1, device=d), 1, out=[ones(1, device=d)]),
     "item_of_many": lambda d: ones(2, device=d).item(),
     "bool_of_many": lambda d: bool(ones(2, device=d)),
     "negative_size": lambda d: torch.empty(-1, device=d),
