@@ -9,10 +9,12 @@
 #include <unordered_set>
 
 #include "backend/api.h"
+#include "backend/compile_storms.h"
 #include "backend/device_context.h"
 #include "backend/fallback.h"
 #include "backend/python_hooks.h"
 #include "backend/signature_cache.h"
+#include "backend/varying_sizes.h"
 #include "lowering/dump.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
@@ -177,6 +179,8 @@ Hash128 hash_from_bytes(const std::string& bytes) {
 void clear_graphs() {
   computation_cache().clear();
   clear_signatures();
+  clear_sizes();
+  clear_storms();
 }
 
 void dump_graphs(const std::string& filename) {

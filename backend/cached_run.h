@@ -41,7 +41,7 @@ std::vector<at::Tensor> run_graph(const CachedGraph& graph, std::vector<c10::IVa
 std::string to_bytes(Hash128 hash);
 Hash128 hash_from_bytes(const std::string& bytes);
 
-// Forgets all compiled graphs, and what is known of ops.
+// Forgets all compiled graphs, and what is known of ops, and of programs that compile too many.
 void clear_graphs();
 
 // Writes all cached graphs for Graphviz, the one used last first. Raises

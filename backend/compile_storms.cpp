@@ -54,6 +54,16 @@ class CompileStorms {
     return kinds_.count(kind) != 0;
   }
 
+  void clear() {
+    const ForkSafeLock lock(mutex_);
+    last_.clear();
+    kinds_.clear();
+    steps_ = 0;
+    divisor_ = 1;
+    end_.store(0, std::memory_order_relaxed);
+    any_.store(false, std::memory_order_relaxed);
+  }
+
  private:
   static constexpr uint64_t kFirstSteps = 64;
   static constexpr uint64_t kMostSteps = 4096;
@@ -122,6 +132,10 @@ bool is_storming() {
 
 bool is_in_storm(const Call& call) {
   return compile_storms().concerns(call);
+}
+
+void clear_storms() {
+  compile_storms().clear();
 }
 
 } // namespace lazyplug

@@ -26,4 +26,7 @@ bool is_storming();
 // Whether this one does, if any does.
 bool is_in_storm(const Call& call);
 
+// Forgets all graphs, and ends the storm.
+void clear_storms();
+
 } // namespace lazyplug

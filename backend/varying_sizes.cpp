@@ -76,6 +76,15 @@ class VaryingSizes {
     return varying_.count(kind) != 0;
   }
 
+  void clear() {
+    const ForkSafeLock lock(mutex_);
+    last_compiled_.clear();
+    find_varying(patience());
+    met_ = {};
+    num_calls_ = 0;
+    last_new_step.store(0, std::memory_order_relaxed);
+  }
+
  private:
   // Of the processor's cache.
   using Line = std::array<uint64_t, 8>;
@@ -162,6 +171,10 @@ bool are_sizes_new() {
 
 bool goes_with_new_sizes(const Call& call) {
   return are_sizes_new() && varying_sizes().varies(call);
+}
+
+void clear_sizes() {
+  varying_sizes().clear();
 }
 
 } // namespace lazyplug

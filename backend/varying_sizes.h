@@ -36,4 +36,7 @@ bool are_sizes_new();
 // Whether to run a call at once that has been recorded before.
 bool goes_with_new_sizes(const Call& call);
 
+// Forgets all programs and sizes.
+void clear_sizes();
+
 } // namespace lazyplug

@@ -13,5 +13,5 @@ def dump(dot_file_name: str | os.PathLike[str]) -> None:
 
 
 def reset() -> None:
-    """Forgets all cached graphs, and what is known of the shapes that ops return."""
+    """Forgets all cached graphs, what is known of the shapes that ops return, and of programs that never repeat."""
     _C._lazy._clear_ir_cache()

@@ -117,5 +117,5 @@ def test_compiles_stay_flat_without_reading():
         return done
 
     run(100)
-    assert run(100).compiles <= 1  # the last, shorter piece may be new once
+    assert run(100).compiles <= 2  # it begins before the place of a cut, and ends after one: shorter pieces, new once
     assert run(100).compiles == 0

@@ -6,9 +6,16 @@ import pytest
 import torch
 from helpers import DEVICE, both, finish_pending, run_fresh, work
 
-from torch_lazyplug import config, metrics
+from torch_lazyplug import config, ir_cache, metrics
 
 VARIANTS = config.get("max_size_variants")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """What these programs have in common with others runs at once until they are forgotten."""
+    yield
+    ir_cache.reset()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 #include "backend/compile_storms.h"
 
+#include "backend/cached_run.h"
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {
@@ -7,6 +8,10 @@ namespace {
 
 class CompileStormsTest : public BackendTest {
  protected:
+  ~CompileStormsTest() override {
+    clear_graphs();
+  }
+
   // A step of a program that is another one for each length, and none of whose sizes is new.
   static void run(int64_t length) {
     const at::Tensor start = iota({3, 7});
@@ -22,7 +27,6 @@ class CompileStormsTest : public BackendTest {
   const ScopedFlag<int64_t> limit_{config().max_unused_graphs, 16};
 };
 
-// The first: storms go on for many steps.
 TEST_F(CompileStormsTest, ProgramThatRepeatsIsNone) {
   for (int64_t round = 0; round < 3; ++round) {
     for (int64_t length = 1001; length <= 1012; ++length) {
@@ -42,6 +46,19 @@ TEST_F(CompileStormsTest, ProgramThatNeverRepeatsIsSoonCompiledNoMore) {
   EXPECT_GT(count("RunAtOnce"), 1000);
   EXPECT_LE(count("Compile"), 40);
   EXPECT_EQ(count("FallbackTotal"), 0);
+}
+
+TEST_F(CompileStormsTest, IsForgottenWithAllGraphs) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  clear_graphs();
+  EXPECT_FALSE(is_storming());
+  reset_metrics();
+  run(41);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+  EXPECT_EQ(count("CompileStorm"), 0);
 }
 
 TEST_F(CompileStormsTest, OtherCallsAreRecorded) {

@@ -1,5 +1,7 @@
 #include "backend/fallback.h"
 
+#include <torch/library.h>
+
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"
 
@@ -157,11 +159,18 @@ TEST_F(FallbackTest, UsersMistakeIsRaisedAsInEagerEvenIfFallbacksAreRefused) {
 
 TEST_F(FallbackTest, WarnsOncePerOp) {
   const ScopedFlag<std::string> warn(config().fallback, "warn");
+  torch::Library library(torch::Library::FRAGMENT, "lazyplug_fallback", std::nullopt, __FILE__, __LINE__);
+  library.def("find(Tensor x) -> Tensor", {at::Tag::dynamic_output_shape});
+  library.impl("find", c10::DispatchKey::CPU, [](const at::Tensor& x) { return at::nonzero(x); });
+  const auto find = c10::Dispatcher::singleton()
+                        .findSchemaOrThrow("lazyplug_fallback::find", "")
+                        .typed<at::Tensor(const at::Tensor&)>();
   Warnings warnings;
-  at::nonzero(x);
-  at::nonzero(x);
+  find.call(x);
+  find.call(x);
   ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_TRUE(contains(warnings.messages[0], "aten::nonzero runs on the CPU at once instead of being recorded"));
+  EXPECT_TRUE(
+      contains(warnings.messages[0], "lazyplug_fallback::find runs on the CPU at once instead of being recorded"));
   EXPECT_TRUE(contains(warnings.messages[0], "output depends on data"));
 }
 

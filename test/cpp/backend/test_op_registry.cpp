@@ -61,12 +61,16 @@ TEST(OpRegistry, AnOpOfTheSameNameIsAnotherOne) {
 }
 
 TEST(OpRegistry, NumbersOfOtherLibrariesAreConstantsUnlessDeclaredOtherwise) {
+  static int runs = 0; // declarations outlive the op
+  const std::string name = "lazyplug_registry::scale" + std::to_string(++runs);
   torch::Library library(torch::Library::FRAGMENT, "lazyplug_registry", std::nullopt, __FILE__, __LINE__);
-  library.def("scale(Tensor x, float factor) -> Tensor", [](const at::Tensor& x, double factor) { return x * factor; });
-  const OpInfo& before = op_info(find("lazyplug_registry::scale"));
+  library.def((name + "(Tensor x, float factor) -> Tensor").c_str(), [](const at::Tensor& x, double factor) {
+    return x * factor;
+  });
+  const OpInfo& before = op_info(find(name.c_str()));
   EXPECT_EQ(before.args()[1].kind, ArgKind::kConstant);
-  declare_numbers_inputs("lazyplug_registry::scale");
-  const OpInfo& after = op_info(find("lazyplug_registry::scale"));
+  declare_numbers_inputs(name);
+  const OpInfo& after = op_info(find(name.c_str()));
   EXPECT_EQ(after.args()[1].kind, ArgKind::kScalar);
   c10::Stack stack = {at::ones({}), 3.0};
   before.call(stack); // recorded calls still run

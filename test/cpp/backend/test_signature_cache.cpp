@@ -9,6 +9,10 @@ namespace {
 
 class SignatureCacheTest : public BackendTest {
  protected:
+  SignatureCacheTest() {
+    clear_signatures();
+  }
+
   Inference infer_call(const char* name, const char* overload, const c10::Stack& stack) {
     return infer(read_call(op_info(name, overload), stack), stack);
   }

@@ -1,5 +1,6 @@
 #include "backend/varying_sizes.h"
 
+#include "backend/cached_run.h"
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {
@@ -7,6 +8,10 @@ namespace {
 
 class VaryingSizesTest : public BackendTest {
  protected:
+  ~VaryingSizesTest() override {
+    clear_graphs();
+  }
+
   static void run(int64_t size) {
     const at::Tensor cpu = iota({3, size});
     expect_equal(to_lazy(cpu) * to_lazy(cpu) + 1, cpu * cpu + 1);
@@ -61,6 +66,17 @@ TEST_F(VaryingSizesTest, OtherProgramsMakeItForget) {
   }
   reset_metrics();
   run(3031);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+  EXPECT_EQ(count("Compile"), 1);
+}
+
+TEST_F(VaryingSizesTest, IsForgottenWithAllGraphs) {
+  for (int64_t size = 6001; size <= 6030; ++size) {
+    run(size);
+  }
+  clear_graphs();
+  reset_metrics();
+  run(6031);
   EXPECT_EQ(count("RunAtOnce"), 0);
   EXPECT_EQ(count("Compile"), 1);
 }
