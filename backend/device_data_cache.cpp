@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/float_numbers.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
@@ -9,11 +10,12 @@
 
 namespace lazyplug {
 
-Number Number::of(const c10::TensorImpl& tensor) {
+Number Number::of(const c10::TensorImpl& tensor, bool prefer_float) {
   Number number;
-  number.dtype = c10::typeMetaToScalarType(tensor.dtype());
   number.wrapped = tensor.is_wrapped_number();
-  std::memcpy(number.bits.data(), tensor.data(), tensor.itemsize());
+  const auto converted = prefer_float && number.wrapped ? as_float(tensor) : std::nullopt;
+  number.dtype = converted ? c10::ScalarType::Float : c10::typeMetaToScalarType(tensor.dtype());
+  std::memcpy(number.bits.data(), converted ? &*converted : tensor.data(), c10::elementSize(number.dtype));
   return number;
 }
 

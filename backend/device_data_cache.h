@@ -13,7 +13,8 @@ namespace lazyplug {
 // The number in a 0-dim CPU tensor, bit by bit: 0.0 is not -0.0, and each NaN is
 // its own.
 struct Number {
-  static Number of(const c10::TensorImpl& tensor);
+  // With `prefer_float`, Python's numbers are converted to float32.
+  static Number of(const c10::TensorImpl& tensor, bool prefer_float);
   // A CPU tensor that holds it, in memory that is not the device's.
   at::Tensor make_tensor(const Geometry& layout) const;
   // Whether the tensor, which has the number's dtype, holds it.

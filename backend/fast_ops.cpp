@@ -3,13 +3,14 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Operators.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/TypeCast.h>
 
 #include <array>
 #include <tuple>
+#include <type_traits>
 #include <unordered_set>
 
 #include "backend/fallback.h"
+#include "backend/float_numbers.h"
 #include "backend/op_registry.h"
 #include "backend/tracer.h"
 
@@ -30,6 +31,33 @@ c10::Stack trace_unpredicted_boxed(const OpInfo& op, const Args&... args) {
   return stack;
 }
 
+// What an op returns: a tensor, or a tuple of tensors.
+template <typename Result, typename Next>
+Result make_result(const Next& next) {
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    return next();
+  } else {
+    const auto fill = [&](auto... tensors) {
+      return Result{(tensors = next(), std::move(tensors))...};
+    }; // in this order
+    return std::apply(fill, Result());
+  }
+}
+
+template <typename Result>
+Result unbox(c10::Stack stack) {
+  auto result = stack.begin();
+  return make_result<Result>([&] { return std::move(*result++).toTensor(); });
+}
+
+template <typename Result>
+Result results_of(DeviceContext::Predicted predicted) {
+  auto fresh = predicted.outputs.begin();
+  auto binding = predicted.signature->returns.begin();
+  return make_result<Result>(
+      [&] { return (binding++)->kind == ReturnBinding::Kind::kFresh ? std::move(*fresh++) : at::Tensor(); });
+}
+
 // Whether autograd has anything to do with an argument.
 template <typename T>
 bool is_differentiated(const T& /*no tensor*/) {
@@ -38,6 +66,9 @@ bool is_differentiated(const T& /*no tensor*/) {
 bool is_differentiated(const at::Tensor& tensor) {
   const auto* meta = tensor.unsafeGetTensorImpl()->autograd_meta();
   return meta && ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
+}
+bool is_differentiated(const std::optional<at::Tensor>& tensor) {
+  return tensor && is_differentiated(*tensor);
 }
 
 // Without the bits that say which device.
@@ -70,19 +101,15 @@ Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args)
     if constexpr (std::is_lvalue_reference_v<Result>) {
       return std::get<0>(std::forward_as_tuple(args...));
     } else {
-      return stack.front().toTensor();
+      return unbox<Result>(std::move(stack));
     }
   }
   keys = keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(kAutograd);
   return Op::redispatch(keys, std::forward<Args>(args)...);
 }
 
-// Ops to which Python's numbers come as 0-dim tensors, and which convert these to
-// the type that they compute in.
 template <typename Op>
-constexpr bool kConvertsNumbers =
-    std::is_same_v<Op, at::_ops::add_Tensor> || std::is_same_v<Op, at::_ops::sub_Tensor> ||
-    std::is_same_v<Op, at::_ops::mul_Tensor> || std::is_same_v<Op, at::_ops::div_Tensor>;
+constexpr bool kConvertsNumbers = converts_numbers(Op::name, Op::overload_name);
 
 // A Python number as float32. The tensor is made once for each thread, unless
 // somebody holds it.
@@ -103,20 +130,18 @@ const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor) {
   return tensor.is_cpu() ? tensor : tensors.to_cpu(tensor, /*written=*/false);
 }
+std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor) {
+  return tensor && tensor->defined() ? std::make_optional(on_cpu(tensors, *tensor)) : tensor;
+}
 
 bool is_number(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-// The conversion takes a kernel longer than the rest of its work.
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other) {
   if (is_number(tensor) && tensor.is_cpu() && other.scalar_type() == at::kFloat && !is_number(other)) {
-    const auto& impl = *tensor.unsafeGetTensorImpl();
-    if (tensor.scalar_type() == at::kDouble) {
-      return float_number(c10::convert<float>(*impl.data_dtype_initialized<double>()));
-    }
-    if (tensor.scalar_type() == at::kLong) {
-      return float_number(c10::convert<float>(*impl.data_dtype_initialized<int64_t>()));
+    if (const auto number = as_float(*tensor.unsafeGetTensorImpl())) {
+      return float_number(*number);
     }
   }
   return on_cpu(tensors, tensor);
@@ -142,19 +167,29 @@ at::Tensor run_unboxed_at_once(const OpInfo& op, const Known& known, const Args&
   });
 }
 
-// The call as the device makes it, if no kernel has to be asked about it. For ops
-// that return one new tensor.
+// A call that is not predicted, but known. For ops that return one new tensor.
 template <typename Op, typename... Args>
-std::optional<at::Tensor> call_known(const OpInfo& op, const Args&... args) {
-  if (auto predicted = predict_unboxed(op, args...)) {
-    return std::move(predicted->outputs.front());
-  }
+std::optional<at::Tensor> call_remembered(const OpInfo& op, const Args&... args) {
   const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
   auto known = record_known(op, arguments);
   if (!known) {
     return std::nullopt;
   }
   return known->run_now ? run_unboxed_at_once<Op>(op, *known, args...) : std::move(known->outputs.front());
+}
+
+// The call as the device makes it, if no kernel has to be asked about it. For ops
+// that return new tensors; of those that return several, only what is predicted.
+template <typename Op, typename Result, typename... Args>
+std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
+  if (auto predicted = predict_unboxed(op, args...)) {
+    return results_of<Result>(std::move(*predicted));
+  }
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    return call_remembered<Op>(op, args...);
+  } else {
+    return std::nullopt;
+  }
 }
 
 // The same for ops that write and return their first argument. Says whether the
@@ -183,35 +218,35 @@ class KernelOf : public c10::OperatorKernel {
 
 // Two kernels for each op: the device's, and one in front of autograd's, which
 // costs as much as all the rest and seldom has anything to do. For ops that
-// return one new tensor, or their first argument.
+// return new tensors, or their first argument.
 template <typename Op, typename Schema = typename Op::schema>
 class FastKernel;
 template <typename Op, typename Schema = typename Op::schema>
 class FastAutogradKernel;
 
-template <typename Op, typename... Args>
-class FastKernel<Op, at::Tensor(Args...)> final : public KernelOf {
+template <typename Op, typename Result, typename... Args>
+class FastKernel<Op, Result(Args...)> final : public KernelOf {
  public:
   using KernelOf::KernelOf;
-  at::Tensor operator()(Args... args) const {
-    if (auto result = call_known<Op>(op_, args...)) {
+  Result operator()(Args... args) const {
+    if (auto result = call_known<Op, Result>(op_, args...)) {
       return std::move(*result);
     }
-    return trace_unpredicted_boxed(op_, args...).front().toTensor();
+    return unbox<Result>(trace_unpredicted_boxed(op_, args...));
   }
 };
 
-template <typename Op, typename... Args>
-class FastAutogradKernel<Op, at::Tensor(Args...)> final : public KernelOf {
+template <typename Op, typename Result, typename... Args>
+class FastAutogradKernel<Op, Result(Args...)> final : public KernelOf {
  public:
   using KernelOf::KernelOf;
-  at::Tensor operator()(c10::DispatchKeySet keys, Args... args) const {
+  Result operator()(c10::DispatchKeySet keys, Args... args) const {
     if (is_plain(keys, args...)) {
-      if (auto result = call_known<Op>(op_, args...)) {
+      if (auto result = call_known<Op, Result>(op_, args...)) {
         return std::move(*result);
       }
     }
-    return call_autograd<Op, at::Tensor>(op_, keys, args...);
+    return call_autograd<Op, Result>(op_, keys, args...);
   }
 };
 
@@ -269,15 +304,45 @@ constexpr FastOp kFastOps[] = {
     fast<ops::add__Tensor>(),
     fast<ops::mul__Tensor>(),
     fast<ops::div__Tensor>(),
+    fast<ops::sub__Tensor>(),
+    fast<ops::rsub_Scalar>(),
     fast<ops::addcmul_>(),
     fast<ops::addcdiv_>(),
     fast<ops::lerp__Scalar>(),
     fast<ops::zero_>(),
+    fast<ops::fill__Scalar>(),
     fast<ops::neg>(),
+    fast<ops::abs>(),
     fast<ops::sqrt>(),
     fast<ops::rsqrt>(),
+    fast<ops::reciprocal>(),
     fast<ops::exp>(),
+    fast<ops::log>(),
+    fast<ops::sin>(),
+    fast<ops::cos>(),
     fast<ops::pow_Tensor_Scalar>(),
+    fast<ops::clamp>(),
+    fast<ops::maximum>(),
+    fast<ops::minimum>(),
+    fast<ops::clone>(),
+    // Comparisons, and choices.
+    fast<ops::eq_Scalar>(),
+    fast<ops::eq_Tensor>(),
+    fast<ops::ne_Scalar>(),
+    fast<ops::lt_Scalar>(),
+    fast<ops::lt_Tensor>(),
+    fast<ops::le_Scalar>(),
+    fast<ops::le_Tensor>(),
+    fast<ops::gt_Scalar>(),
+    fast<ops::gt_Tensor>(),
+    fast<ops::ge_Scalar>(),
+    fast<ops::ge_Tensor>(),
+    fast<ops::bitwise_and_Tensor>(),
+    fast<ops::where_self>(),
+    fast<ops::masked_fill_Scalar>(),
+    fast<ops::gather>(),
+    fast<ops::index_select>(),
+    fast<ops::embedding>(),
     // Activations and their gradients.
     fast<ops::relu>(),
     fast<ops::tanh>(),
@@ -287,12 +352,35 @@ constexpr FastOp kFastOps[] = {
     fast<ops::tanh_backward>(),
     fast<ops::sigmoid_backward>(),
     fast<ops::silu_backward>(),
+    fast<ops::gelu>(),
+    fast<ops::gelu_backward>(),
     fast<ops::_softmax>(),
+    fast<ops::_softmax_backward_data>(),
+    fast<ops::native_layer_norm>(),
+    // Losses.
+    fast<ops::_log_softmax>(),
+    fast<ops::_log_softmax_backward_data>(),
+    fast<ops::nll_loss_forward>(),
+    fast<ops::nll_loss_backward>(),
+    fast<ops::mse_loss>(),
+    fast<ops::mse_loss_backward>(),
+    // Reductions.
     fast<ops::sum>(),
+    fast<ops::sum_dim_IntList>(),
+    fast<ops::mean>(),
+    fast<ops::mean_dim>(),
+    fast<ops::max>(),
+    fast<ops::max_dim>(),
+    fast<ops::argmax>(),
+    fast<ops::linalg_vector_norm>(),
     // Products.
     fast<ops::mm>(),
+    fast<ops::mv>(),
     fast<ops::bmm>(),
     fast<ops::addmm>(),
+    fast<ops::convolution>(),
+    fast<ops::max_pool2d_with_indices>(),
+    fast<ops::max_pool2d_with_indices_backward>(),
 };
 
 std::string full_name(const FastOp& op) {

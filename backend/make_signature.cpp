@@ -1,5 +1,6 @@
 #include "backend/make_signature.h"
 
+#include "backend/float_numbers.h"
 #include "lowering/light_calls.h"
 
 namespace lazyplug {
@@ -131,6 +132,7 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->predictable = is_silent && is_predictable(call, stack);
   signature->proven.value = device == c10::kCPU;
   signature->work = light_work(*signature);
+  signature->takes_float_numbers = takes_float_numbers(*signature);
   finish_hash(*signature);
   return signature;
 }

@@ -29,6 +29,19 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   return false;
 }
 
+bool same_ints(c10::IntArrayRef values, const c10::IValue& constant) {
+  if (!constant.isIntList()) {
+    return false;
+  }
+  const auto expected = constant.toListRef();
+  return std::equal(
+      values.begin(),
+      values.end(),
+      expected.begin(),
+      expected.end(),
+      [](int64_t a, const c10::IValue& b) { return a == b.toInt(); });
+}
+
 bool same_type(const c10::IValue& a, const c10::IValue& b) {
   return (a.isDouble() && b.isDouble()) || (a.isInt() && b.isInt()) || (a.isBool() && b.isBool()) ||
          (a.isComplexDouble() && b.isComplexDouble()) || (a.isIntList() && b.isIntList());
@@ -78,6 +91,20 @@ bool PredictedCall::add(int64_t value) {
 
 bool PredictedCall::add(double value) {
   return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(std::string_view value) {
+  const ArgBinding& binding = next();
+  return binding.kind == ArgBinding::Kind::kConstant && binding.constant.isString() &&
+         binding.constant.toStringView() == value;
+}
+
+bool PredictedCall::add(c10::IntArrayRef values) {
+  const ArgBinding& binding = next();
+  if (binding.kind == ArgBinding::Kind::kScalar) {
+    return add_scalar(values, binding.constant);
+  }
+  return binding.kind == ArgBinding::Kind::kConstant && same_ints(values, binding.constant);
 }
 
 bool PredictedCall::add_none() {

@@ -2,8 +2,11 @@
 
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/SymIntArrayRef.h>
+#include <c10/util/OptionalArrayRef.h>
 
 #include <optional>
+#include <string_view>
 
 #include "backend/number_ranges.h"
 #include "backend/stream_context.h"
@@ -38,8 +41,24 @@ class PredictedCall {
   bool add(bool value);
   bool add(int64_t value);
   bool add(double value);
+  bool add(std::string_view value);
+  bool add(c10::IntArrayRef values);
   bool add(c10::ScalarType value) {
     return add(static_cast<int64_t>(value));
+  }
+  bool add(c10::MemoryFormat value) {
+    return add(static_cast<int64_t>(value));
+  }
+  bool add(const c10::SymInt& value) {
+    const auto number = value.maybe_as_int();
+    return number && add(*number);
+  }
+  bool add(c10::SymIntArrayRef values) {
+    const auto numbers = c10::asIntArrayRefSlowOpt(values);
+    return numbers && add(*numbers);
+  }
+  bool add(at::OptionalIntArrayRef values) {
+    return values ? add(*values) : add_none();
   }
   template <typename T>
   bool add(const std::optional<T>& value) {

@@ -77,7 +77,7 @@ Outputs StreamContext::record(
   static Counter& recorded = counter("NodesRecorded");
   c10::SmallVector<Operand, 8> operands;
   for (const TensorArg& arg : args) {
-    operands.push_back(read(arg, *signature->op, aftermath));
+    operands.push_back(read(arg, *signature, aftermath));
   }
   Written written;
   if (!signature->written.empty()) {
@@ -146,12 +146,12 @@ bool StreamContext::is_full() {
   return cut_policy_.should_cut({.nodes = trace_.size(), .bytes = trace_.pending_bytes()}, cut_limits());
 }
 
-Operand StreamContext::read(const TensorArg& arg, const OpInfo& op, Aftermath& aftermath) {
+Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath) {
   if (!arg.tensor) {
     return {};
   }
   if (!arg.storage) {
-    return read_number(*arg.tensor, op, aftermath);
+    return read_number(*arg.tensor, signature, aftermath);
   }
   if (!arg.storage->in_trace(epoch_)) {
     enter_trace(*arg.storage, *arg.tensor);
@@ -163,8 +163,9 @@ Operand StreamContext::read(const TensorArg& arg, const OpInfo& op, Aftermath& a
 }
 
 // A 0-dim CPU tensor, which may change before the trace runs: a copy of it.
-Operand StreamContext::read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath) {
-  const Number number = Number::of(tensor);
+Operand StreamContext::read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath) {
+  const OpInfo& op = *signature.op;
+  const Number number = Number::of(tensor, /*prefer_float=*/signature.takes_float_numbers);
   Geometry layout = Geometry::contiguous(number.dtype, {});
   layout.wrapped_number = number.wrapped;
   // Kernels of other libraries, which may be Python, might keep what they are given, and write it later.

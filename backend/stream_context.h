@@ -141,9 +141,9 @@ class StreamContext {
   // The distinct storages that a call writes, in the order of its operands.
   static Written written_storages(c10::ArrayRef<TensorArg> args);
   void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
-  Operand read(const TensorArg& arg, const OpInfo& op, Aftermath& aftermath);
+  Operand read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath);
   void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
-  Operand read_number(const c10::TensorImpl& tensor, const OpInfo& op, Aftermath& aftermath);
+  Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();

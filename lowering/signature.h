@@ -70,6 +70,8 @@ struct Signature : c10::intrusive_ptr_target {
   mutable OwnFlag proven;
   float work = 0;       // see light_work()
   uint32_t lessons = 0; // how often its kernel has taught other strides
+  // Python numbers among the operands may come as float32, whatever stands above.
+  bool takes_float_numbers = false;
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;
 

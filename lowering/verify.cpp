@@ -94,8 +94,11 @@ class Verifier {
   std::set<Key> roots_;
 };
 
-bool lies_as(const c10::IValue& value, const Geometry& expected) {
+bool lies_as(const c10::IValue& value, const Geometry& expected, bool takes_float_numbers) {
   const bool is_defined = value.isTensor() && value.toTensor().defined();
+  if (takes_float_numbers && expected.wrapped_number) {
+    return is_defined && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+  }
   return is_defined ? expected.matches_apart_from_offset(*value.toTensor().unsafeGetTensorImpl())
                     : expected.dtype == c10::ScalarType::Undefined;
 }
@@ -119,7 +122,7 @@ void verify_arguments(const Signature& signature, c10::ArrayRef<c10::IValue> arg
   auto expected = signature.operands.begin();
   const auto check = [&](const c10::IValue& value) {
     TORCH_INTERNAL_ASSERT(
-        lies_as(value, *expected),
+        lies_as(value, *expected, signature.takes_float_numbers),
         signature.op->name(),
         " was promised ",
         to_string(*expected),

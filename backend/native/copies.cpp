@@ -19,8 +19,11 @@ namespace {
 
 at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   static const OpInfo& op = op_info("aten::copy_", "");
-  c10::Stack stack{self, source, non_blocking};
-  trace(op, &stack);
+  const auto read = [&](PredictedCall& call) { return call.add(self) && call.add(source) && call.add(non_blocking); };
+  if (!predict(op, self, read)) {
+    c10::Stack stack{self, source, non_blocking};
+    trace_unpredicted(op, &stack);
+  }
   return self;
 }
 

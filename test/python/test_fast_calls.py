@@ -84,6 +84,49 @@ WHOLE = {
     "tanh_backward": lambda x: torch.ops.aten.tanh_backward(x, x),
     "sigmoid_backward": lambda x: torch.ops.aten.sigmoid_backward(x, x),
     "silu_backward": lambda x: torch.ops.aten.silu_backward(x, x),
+    "sub_": lambda x: x.sub_(2),
+    "rsub": lambda x: 2 - x,
+    "fill_": lambda x: x.fill_(2),
+    "abs": torch.abs,
+    "reciprocal": torch.reciprocal,
+    "log": torch.log,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "clamp": lambda x: x.clamp(0.5, 1),
+    "clamp to one side": lambda x: x.clamp(max=1),
+    "maximum": lambda x: torch.maximum(x, x[:1]),
+    "minimum": lambda x: torch.minimum(x, x[:1]),
+    "clone": lambda x: x.t().clone(memory_format=torch.contiguous_format),
+    "eq": lambda x: x == 0.5,
+    "eq of tensors": lambda x: x == x[:1],
+    "ne": lambda x: x != 0.5,
+    "lt": lambda x: x < 0.5,
+    "lt of tensors": lambda x: x < x[:1],
+    "le": lambda x: x <= 0.5,
+    "le of tensors": lambda x: x <= x[:1],
+    "gt": lambda x: x > 0.5,
+    "gt of tensors": lambda x: x > x[:1],
+    "ge": lambda x: x >= 0.5,
+    "ge of tensors": lambda x: x >= x[:1],
+    "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "gelu_backward": lambda x: torch.ops.aten.gelu_backward(x, x),
+    "softmax_backward": lambda x: torch.ops.aten._softmax_backward_data(x, x, -1, x.dtype),
+    "log_softmax": lambda x: torch.ops.aten._log_softmax(x, -1, False),
+    "log_softmax_backward": lambda x: torch.ops.aten._log_softmax_backward_data(x, x, -1, x.dtype),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
+    "mse_loss": lambda x: torch.nn.functional.mse_loss(x, x),
+    "mse_loss_backward": lambda x: torch.ops.aten.mse_loss_backward(x, x, x, 0),
+    "sum": torch.sum,
+    "sum over a dimension": lambda x: x.sum(0, keepdim=True),
+    "mean": torch.mean,
+    "mean over dimensions": lambda x: x.mean((0, 1)),
+    "max": torch.max,
+    "max over a dimension": lambda x: x.max(1).values,
+    "argmax": lambda x: x.argmax(1),
+    "linalg_vector_norm": torch.linalg.vector_norm,
+    "mv": lambda x: x @ x[0],
+    "max_pool2d": lambda x: torch.nn.functional.max_pool2d(x[None], 2),
+    "conv2d": lambda x: torch.nn.functional.conv2d(x[None, None], x[None, None, :1]),
     "softmax": lambda x: torch.ops.aten._softmax(x, -1, False),
     "mm": lambda x: x @ x.t(),
     "bmm": lambda x: torch.bmm(x[None], x.t()[None]),
@@ -244,3 +287,61 @@ def test_transforms():
         assert torch.equal(torch.func.grad(loss)(lazy).cpu(), torch.func.grad(loss)(x))
         assert torch.equal(torch.func.vmap(loss)(lazy).cpu(), torch.func.vmap(loss)(x))
         assert torch.equal((lazy * lazy + lazy).cpu(), x * x + x)
+
+
+OTHER_DTYPES = {
+    "bitwise_and": lambda mask, index, x: mask & mask,
+    "where": lambda mask, index, x: torch.where(mask, x, x[0]),
+    "masked_fill": lambda mask, index, x: x.masked_fill(mask, 2),
+    "gather": lambda mask, index, x: x.gather(1, index[None]),
+    "index_select": lambda mask, index, x: x.index_select(0, index),
+    "embedding": lambda mask, index, x: torch.nn.functional.embedding(index, x),
+    "nll_loss": lambda mask, index, x: torch.nn.functional.nll_loss(x, index),
+    "nll_loss, weighted": lambda mask, index, x: torch.nn.functional.nll_loss(x, index, x[0].detach()),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", OTHER_DTYPES)
+def test_ops_of_masks_and_indices_stay_whole(name, requires_grad):
+    x = torch.arange(1.0, 7.0).view(2, 3) / 4
+    mask, index = x > 0.5, torch.tensor([1, 0])
+    expected = OTHER_DTYPES[name](mask, index, x.clone().requires_grad_(requires_grad))
+    for _ in range(REPETITIONS):
+        arguments = mask.to(DEVICE), index.to(DEVICE), x.to(DEVICE).requires_grad_(requires_grad)
+        before = recorded()
+        actual = OTHER_DTYPES[name](*arguments)
+        assert recorded() - before == 1
+        assert actual.requires_grad == expected.requires_grad
+        assert torch.equal(actual.detach().cpu(), expected.detach())
+
+
+def test_optional_tensors_are_differentiated():
+    """Of a convolution whose bias alone asks for a gradient."""
+    bias = torch.ones(2, device=DEVICE, requires_grad=True)
+    image, weight = torch.ones(1, 1, 4, 4, device=DEVICE), torch.ones(2, 1, 3, 3, device=DEVICE)
+    for _ in range(REPETITIONS):
+        bias.grad = None
+        result = torch.nn.functional.conv2d(image, weight, bias)
+        result.sum().backward()
+        assert torch.equal(bias.grad.cpu(), torch.tensor([4.0, 4.0]))
+
+
+def test_other_constants_are_other_calls():
+    """Lists, strings and absent arguments are compared with those of the call that is predicted."""
+
+    def step(dims, approximate, low):
+        y = torch.nn.functional.gelu(torch.arange(1.0, 7.0, device=device).view(2, 3), approximate=approximate)
+        return y.sum(dims).clamp(low, 2).tolist()
+
+    choices = [
+        ((0,), "none", 0.5),
+        ((1,), "none", 0.5),
+        ((0, 1), "none", 0.5),
+        ((0,), "tanh", 0.5),
+        ((0,), "none", None),
+    ]
+    results = {}
+    for device in ("cpu", DEVICE):
+        results[device] = [step(*choice) for choice in choices for _ in range(2)]
+    assert results[DEVICE] == results["cpu"]

@@ -12,7 +12,7 @@ namespace lazyplug {
 namespace {
 
 Number number_of(const at::Tensor& tensor) {
-  return Number::of(*tensor.unsafeGetTensorImpl());
+  return Number::of(*tensor.unsafeGetTensorImpl(), /*prefer_float=*/false);
 }
 
 at::Tensor leaf_of(const at::Tensor& tensor) {

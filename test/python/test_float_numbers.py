@@ -1,0 +1,58 @@
+"""Python's numbers next to float32 tensors are recorded as float32, as the kernels would convert them."""
+
+import math
+
+import pytest
+import torch
+from helpers import DEVICE, IS_SCHEDULED
+
+import torch_lazyplug
+from torch_lazyplug import debug, metrics
+
+NUMBERS = [0.1, -0.0, 3, 2**24 + 1, 2**53 + 1, -(2**62), 1e-46, 1e39, math.inf, math.nan, True]
+OPS = {
+    "add": lambda x, n: x + n,
+    "sub": lambda x, n: x - n,
+    "mul": lambda x, n: n * x,
+    "div": lambda x, n: x / n,
+    "radd": lambda x, n: torch.add(x, n, alpha=3),
+    "add_": lambda x, n: x.clone().add_(n),
+    "sub_": lambda x, n: x.clone().sub_(n),
+    "mul_": lambda x, n: x.clone().mul_(n),
+    "div_": lambda x, n: x.clone().div_(n),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int64, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", OPS)
+def test_bits_are_the_cpus(name, dtype):
+    x = torch.tensor([[0.1, -1.0], [1e4, 3.0]]).to(dtype)
+    lazy = x.to(DEVICE)
+    for number in NUMBERS:
+        for tensor, device_tensor in ((x, lazy), (x[0, 1], lazy[0, 1])):
+            try:
+                expected = OPS[name](tensor, number)
+            except (RuntimeError, OverflowError):
+                with pytest.raises((RuntimeError, OverflowError)):
+                    OPS[name](device_tensor, number)
+                continue
+            for _ in range(2):
+                actual = OPS[name](device_tensor, number).cpu()
+                assert actual.dtype == expected.dtype
+                assert torch.equal(actual.isnan(), expected.isnan())
+                assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
+
+
+@pytest.mark.parametrize(("dtype", "recorded"), [(torch.float32, "Float"), (torch.float64, "Double")], ids=str)
+def test_only_next_to_float32(dtype, recorded):
+    x = torch.ones(3, dtype=dtype, device=DEVICE)
+    torch_lazyplug.wait_device_ops()
+    assert f"{recorded}[] strides=[] number" in debug.get_tensors_text([x * 0.3]) or IS_SCHEDULED
+
+
+def test_one_number_is_copied_once():
+    x = torch.ones(3, device=DEVICE)
+    (x * 0.37).tolist()
+    before = metrics.counter_value("DeviceDataCacheMiss") or 0
+    assert (x + 0.37).tolist() == (torch.ones(3) + 0.37).tolist()
+    assert (metrics.counter_value("DeviceDataCacheMiss") or 0) == before
