@@ -10,6 +10,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import noncontiguous_like
 
+import torch_lazyplug
+
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -236,6 +238,34 @@ def noncontiguous_backward(op, dtype, limit) -> Iterator[Case]:
 
 def _noncontiguous(arguments):
     return map_tensors(lambda t: noncontiguous_like(t) if t.layout == torch.strided else t, arguments)
+
+
+# By turns: each call is predicted to be like an earlier one ----------------------------------------------------------
+
+
+def in_turn(op, dtype, limit) -> Iterator[Case]:
+    yield from _in_turn(samples_of(op, dtype, limit), lambda sample: _plain_call(op))
+
+
+def in_turn_backward(op, dtype, limit) -> Iterator[Case]:
+    samples = differentiable_samples_of(op, dtype, limit)
+    yield from _in_turn(samples, lambda sample: _backward_call(_wrapped_call(op), sample.source.output_process_fn_grad))
+
+
+def _in_turn(samples, make_call):
+    """Each sample and the next one, a step for each call."""
+    for one, other in itertools.pairwise([*samples, *samples[:1]]):
+        turns = [one, one, one, other, one, other, other]
+        steps = functools.partial(_run_steps, [make_call(sample) for sample in turns])
+        yield Case(f"{one.label} and {other.label}", [sample.arguments for sample in turns], steps)
+
+
+def _run_steps(calls, inputs):
+    results = []
+    for call, arguments in zip(calls, inputs, strict=True):
+        results.append(call(arguments))
+        torch_lazyplug.mark_step(wait=True)
+    return results
 
 
 # Layouts: the same sizes in another order in memory ------------------------------------------------------------------
@@ -507,6 +537,8 @@ VARIANTS = {
         backward,
         noncontiguous,
         noncontiguous_backward,
+        in_turn,
+        in_turn_backward,
         small,
         inplace,
         inplace_backward,
