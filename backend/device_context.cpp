@@ -115,9 +115,9 @@ std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
     return std::nullopt;
   }
   hits.add();
-  std::optional<Predicted> predicted({expected, {}});
-  predicted->outputs = record_locked(stream, predicted->signature, call.tensors(), call.scalars(), lock);
-  return predicted;
+  SignaturePtr signature = expected; // what is expected changes
+  Outputs outputs = record_locked(stream, signature, call.tensors(), call.scalars(), lock);
+  return Predicted{std::move(signature), std::move(outputs)};
 }
 
 Outputs DeviceContext::record_locked(
@@ -289,8 +289,14 @@ void DeviceContext::allocate(LazyStorageImpl& storage, Lock& lock) {
   lock.discard(is_still_empty ? storage.set_available(std::move(memory)) : Discarded{std::move(memory), {}, {}});
 }
 
+void DeviceContext::drop_leaf(LazyStorageImpl& storage) {
+  Lock lock(storage.context().mutex_);
+  lock.discard({{}, {}, {}, std::exchange(storage.leaf_, at::Tensor())});
+}
+
 c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
   c10::Storage memory = materialize(storage);
+  drop_leaf(storage);
   // The storage's reference and this one: nobody else reads it.
   if (memory.use_count() > 2) {
     memory = c10::Storage();

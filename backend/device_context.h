@@ -141,6 +141,7 @@ class DeviceContext {
   static void settle(LazyStorageImpl& storage, Lock& lock);
   static void allocate(LazyStorageImpl& storage, Lock& lock);
   StreamContext* end_step(const LazyStorageImpl& storage, Lock& lock);
+  static void drop_leaf(LazyStorageImpl& storage);
   static void drop_pending(LazyStorageImpl& storage);
   struct Submitted {
     Worker::Ticket ticket;

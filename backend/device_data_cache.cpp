@@ -19,7 +19,24 @@ Number Number::of(const c10::TensorImpl& tensor, bool prefer_float) {
   return number;
 }
 
-at::Tensor Number::make_tensor(const Geometry& layout) const {
+// Made once.
+const LayoutPtr& Number::layout() const {
+  using Layouts = std::array<std::array<LayoutPtr, 2>, c10::NumScalarTypes>;
+  static const auto& layouts = *new Layouts([] {
+    Layouts made;
+    for (int dtype = 0; dtype < c10::NumScalarTypes; ++dtype) {
+      Geometry layout = Geometry::contiguous(static_cast<c10::ScalarType>(dtype), {});
+      made[dtype][false] = c10::make_intrusive<SharedLayout>(layout);
+      layout.wrapped_number = true;
+      made[dtype][true] = c10::make_intrusive<SharedLayout>(layout);
+    }
+    return made;
+  }());
+  return layouts[static_cast<size_t>(dtype)][wrapped];
+}
+
+at::Tensor Number::make_tensor() const {
+  const Geometry& layout = this->layout()->geometry;
   c10::Storage memory(
       c10::Storage::use_byte_size_t(),
       static_cast<int64_t>(layout.itemsize()),

@@ -16,7 +16,8 @@ struct Number {
   // With `prefer_float`, Python's numbers are converted to float32.
   static Number of(const c10::TensorImpl& tensor, bool prefer_float);
   // A CPU tensor that holds it, in memory that is not the device's.
-  at::Tensor make_tensor(const Geometry& layout) const;
+  at::Tensor make_tensor() const;
+  const LayoutPtr& layout() const;
   // Whether the tensor, which has the number's dtype, holds it.
   bool is_in(const at::Tensor& tensor) const;
 

@@ -16,6 +16,12 @@ uint64_t next_id() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Neither autograd nor Python has seen it.
+bool is_plain(const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  return !impl->autograd_meta() && !impl->pyobj_slot()->load_pyobj();
+}
+
 void materialize_on_access(c10::StorageImpl* storage) {
   DeviceContext::materialize(*static_cast<LazyStorageImpl*>(storage));
 }
@@ -75,6 +81,7 @@ LazyStorageImpl::~LazyStorageImpl() {
 void LazyStorageImpl::release_resources() {
   context_->forget(*this);
   memory_ = c10::Storage();
+  leaf_.reset();
   data_ = nullptr;
   failure_ = nullptr;
   StorageImpl::release_resources();
@@ -121,11 +128,19 @@ Discarded LazyStorageImpl::take_contents() {
     set_data_ptr_noswap(c10::DataPtr(nullptr, device()));
     set_materializer(materialize_on_access);
   }
-  return {std::exchange(memory_, c10::Storage()), std::exchange(data_, nullptr), {}};
+  return {
+      std::exchange(memory_, c10::Storage()),
+      std::exchange(data_, nullptr),
+      {},
+      std::exchange(leaf_, at::Tensor())};
 }
 
 Discarded LazyStorageImpl::set_available(c10::Storage memory) {
-  Discarded discarded{std::exchange(memory_, std::move(memory)), std::exchange(data_, nullptr), {}};
+  Discarded discarded{
+      std::exchange(memory_, std::move(memory)),
+      std::exchange(data_, nullptr),
+      {},
+      std::exchange(leaf_, at::Tensor())};
   if (has_materializer()) {
     clear_materializer();
   }
@@ -142,6 +157,25 @@ Discarded LazyStorageImpl::set_unallocated(size_t nbytes) {
   epoch_ = 0;
   state_ = State::kUnallocated;
   return discarded;
+}
+
+LayoutPtr LazyStorageImpl::leaf_layout(const c10::TensorImpl& tensor, Discarded& discarded) {
+  if (!leaf_layout_ || leaf_nbytes_ != nbytes() || !leaf_layout_->geometry.matches(tensor)) {
+    leaf_nbytes_ = nbytes();
+    leaf_layout_ = c10::make_intrusive<SharedLayout>(Geometry::of_storage(tensor, leaf_nbytes_));
+    discarded.leaf = std::exchange(leaf_, at::Tensor());
+  }
+  return leaf_layout_;
+}
+
+at::Tensor LazyStorageImpl::leaf() {
+  if (!leaf_.defined()) {
+    leaf_ = make_cpu_tensor(memory_, leaf_layout_->geometry);
+    return leaf_;
+  }
+  const bool is_untouched =
+      leaf_.use_count() == 1 && is_plain(leaf_) && leaf_layout_->geometry.matches(*leaf_.unsafeGetTensorImpl());
+  return is_untouched ? leaf_ : make_cpu_tensor(memory_, leaf_layout_->geometry);
 }
 
 bool is_lazy(const at::TensorBase& tensor) {

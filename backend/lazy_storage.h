@@ -20,6 +20,7 @@ struct Discarded {
   c10::Storage memory;
   DeviceDataPtr data;
   FailurePtr failure;
+  at::Tensor leaf = {};
 };
 
 // The storage of a lazy tensor. The storage is lazy, not the tensor: tensors on
@@ -91,6 +92,11 @@ class LazyStorageImpl final : public c10::StorageImpl {
   // Of a submitted storage whose data is ready: makes it available or failed.
   Discarded take_over_data();
   Discarded take_contents();
+  // The layout by which a trace reads the storage through the tensor, and the
+  // memory of an available storage as a tensor that lies so. Those of the last
+  // trace, if it read the storage in the same way, and nobody else holds the tensor.
+  LayoutPtr leaf_layout(const c10::TensorImpl& tensor, Discarded& discarded);
+  at::Tensor leaf();
   // Whether `value_` and `layout_` belong to the trace with this number. Each
   // trace of the process has its own.
   bool in_trace(uint64_t epoch) const {
@@ -113,6 +119,9 @@ class LazyStorageImpl final : public c10::StorageImpl {
   DeviceDataPtr data_;               // of a submitted storage
   c10::Storage memory_;              // of an available storage: a CPU storage
   FailurePtr failure_;               // of a failed storage, or of the last write to this one
+  LayoutPtr leaf_layout_;            // of the last trace that read the storage,
+  size_t leaf_nbytes_ = 0;           // when it had so many bytes
+  at::Tensor leaf_;                  // `memory_`, with that layout
 };
 
 // True for defined tensors with a lazy storage.

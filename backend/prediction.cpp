@@ -55,6 +55,7 @@ void Prediction::cut(const Trace& trace) {
 void Prediction::learn(const Trace& trace) {
   auto program = std::make_shared<Program>();
   program->hash = trace.hash();
+  program->size = trace.sizes();
   for (const Node& node : trace.nodes()) {
     if (node.kind == NodeKind::kCall) {
       program->calls.push_back(node.signature);

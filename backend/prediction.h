@@ -24,9 +24,9 @@ class Prediction {
   // The signature expected next, or null.
   const SignaturePtr& next() const;
 
-  // How many calls are expected to be recorded; 0 if that is not known.
-  size_t num_expected() const {
-    return expected_ ? expected_->calls.size() - next_ : 0;
+  // Of the trace that is expected; zero if that is not known.
+  Trace::Size expected_size() const {
+    return expected_ ? expected_->size : Trace::Size();
   }
 
   // Tells what was recorded instead, or as expected. After a difference, looks
@@ -40,6 +40,7 @@ class Prediction {
   struct Program {
     Hash128 hash;
     std::vector<SignaturePtr> calls;
+    Trace::Size size;
   };
   using ProgramPtr = std::shared_ptr<const Program>;
 

@@ -154,7 +154,7 @@ Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Af
     return read_number(*arg.tensor, signature, aftermath);
   }
   if (!arg.storage->in_trace(epoch_)) {
-    enter_trace(*arg.storage, *arg.tensor);
+    enter_trace(*arg.storage, *arg.tensor, aftermath);
   }
   if (arg.storage->layout_->matches(*arg.tensor)) {
     return {arg.storage->value_, nullptr};
@@ -166,31 +166,36 @@ Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Af
 Operand StreamContext::read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath) {
   const OpInfo& op = *signature.op;
   const Number number = Number::of(tensor, /*prefer_float=*/signature.takes_float_numbers);
-  Geometry layout = Geometry::contiguous(number.dtype, {});
-  layout.wrapped_number = number.wrapped;
+  const LayoutPtr& layout = number.layout();
   // Kernels of other libraries, which may be Python, might keep what they are given, and write it later.
   at::Tensor leaf = op.is_aten() ? context_.numbers().find(number) : at::Tensor();
   if (!leaf.defined()) {
-    leaf = number.make_tensor(layout);
+    leaf = number.make_tensor();
     if (op.is_aten()) {
       aftermath.numbers.emplace_back(number, leaf);
     }
   }
-  return {trace_.add_device_data(std::move(leaf), std::move(layout), {.read_only = true}), nullptr};
+  return {trace_.add_device_data(std::move(leaf), layout, {.read_only = true}), nullptr};
 }
 
-void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
-  Geometry layout = Geometry::of_storage(tensor, storage.nbytes());
+void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor, Aftermath& aftermath) {
   if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
-    const Value value = trace_.add_empty(std::move(layout));
+    const Value value = trace_.add_empty(Geometry::of_storage(tensor, storage.nbytes()));
     make_pending(storage, value, &trace_.layout(value));
     return;
   }
+  Discarded discarded;
+  LayoutPtr layout = storage.leaf_layout(tensor, discarded);
+  if (discarded.leaf.defined()) {
+    aftermath.discarded.push_back(std::move(discarded));
+  }
   const bool submitted = storage.state_ == LazyStorageImpl::State::kSubmitted;
-  at::Tensor data = submitted ? at::Tensor() : make_cpu_tensor(storage.memory_, layout);
-  storage.value_ = trace_.add_device_data(std::move(data), std::move(layout), {static_cast<int64_t>(storage.id())});
-  storage.layout_ = &trace_.layout(storage.value_);
+  storage.layout_ = &layout->geometry;
   storage.epoch_ = epoch_;
+  storage.value_ = trace_.add_device_data(
+      submitted ? at::Tensor() : storage.leaf(),
+      std::move(layout),
+      {static_cast<int64_t>(storage.id())});
   if (submitted) {
     const auto leaf = static_cast<uint32_t>(trace_.leaves().size() - 1);
     pending_leaves_.push_back({leaf, storage.layout_, storage.data_});
@@ -318,7 +323,7 @@ Job StreamContext::take_job() {
   job.timed = cut_policy_.timed_step() != 0;
   choose_overlap();
   job.trace = std::exchange(trace_, Trace());
-  trace_.reserve(prediction_.num_expected());
+  trace_.reserve(prediction_.expected_size());
   job.pending_leaves = std::exchange(pending_leaves_, {});
   epoch_ = next_epoch();
   return job;

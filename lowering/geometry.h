@@ -3,8 +3,10 @@
 #include <ATen/core/TensorBase.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/DimVector.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <string>
+#include <utility>
 
 #include "common/hash.h"
 
@@ -56,6 +58,14 @@ struct Geometry {
 };
 
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry);
+
+// A layout that several traces refer to, and its hash. Immutable.
+struct SharedLayout : c10::intrusive_ptr_target {
+  explicit SharedLayout(Geometry layout) : geometry(std::move(layout)), hash(hash_combine({}, geometry)) {}
+  const Geometry geometry;
+  const Hash128 hash;
+};
+using LayoutPtr = c10::intrusive_ptr<const SharedLayout>;
 
 // "Float[2, 3] strides=[3, 1]", and the offset and bits where they are set.
 std::string to_string(const Geometry& geometry);

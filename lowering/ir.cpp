@@ -15,16 +15,15 @@ uint64_t first_with_view(c10::ArrayRef<Operand> operands, const Geometry* view) 
 
 } // namespace
 
-Value Trace::add_device_data(at::Tensor data, Geometry layout, DeviceDataInfo info) {
-  Node node;
+Value Trace::add_device_data(at::Tensor data, LayoutPtr layout, DeviceDataInfo info) {
+  Node& node = nodes_.emplace_back();
   node.kind = NodeKind::kDeviceData;
-  node.layout = own(std::move(layout));
+  node.layout = &layout->geometry;
   node.first_scalar = static_cast<uint32_t>(leaves_.size());
-  hash_ = hash_combine(hash_, uint64_t{1});
-  hash_ = hash_combine(hash_, *node.layout);
+  hash_ = hash_combine(hash_combine(hash_, uint64_t{1}), layout->hash);
   leaves_.push_back(std::move(data));
   leaf_infos_.push_back(info);
-  nodes_.push_back(std::move(node));
+  leaf_layouts_.push_back(std::move(layout));
   return {static_cast<NodeId>(nodes_.size() - 1), 0};
 }
 
@@ -82,14 +81,17 @@ void Trace::hash_operands(const Node& node) {
   }
 }
 
-void Trace::reserve(size_t num_calls) {
-  constexpr size_t kOperandsPerCall = 2; // of most
-  nodes_.reserve(num_calls);
-  operands_.reserve(kOperandsPerCall * num_calls);
+void Trace::reserve(Size size) {
+  nodes_.reserve(size.nodes);
+  operands_.reserve(size.operands);
+  scalars_.reserve(size.scalars);
+  leaves_.reserve(size.leaves);
+  leaf_infos_.reserve(size.leaves);
+  leaf_layouts_.reserve(size.leaves);
 }
 
 const Geometry* Trace::own(Geometry geometry) {
-  return &geometries_.emplace_back(std::move(geometry));
+  return &geometries_.emplace_front(std::move(geometry));
 }
 
 std::vector<Value> Trace::written_values(const Node& node) const {

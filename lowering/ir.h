@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
-#include <deque>
+#include <forward_list>
 #include <vector>
 
 #include "lowering/signature.h"
@@ -76,7 +76,10 @@ class Trace {
   Trace& operator=(Trace&&) = default;
 
   // A leaf that reads `data`, a CPU tensor that lies as `layout` says.
-  Value add_device_data(at::Tensor data, Geometry layout, DeviceDataInfo info = {});
+  Value add_device_data(at::Tensor data, LayoutPtr layout, DeviceDataInfo info = {});
+  Value add_device_data(at::Tensor data, Geometry layout, DeviceDataInfo info = {}) {
+    return add_device_data(std::move(data), c10::make_intrusive<SharedLayout>(std::move(layout)), info);
+  }
   Value add_empty(Geometry layout);
   // `written_values` holds each distinct value that the call writes, in the
   // order of its operands. Output number fresh + i of the node is what becomes
@@ -88,8 +91,18 @@ class Trace {
       uint32_t num_written,
       const char* location);
 
-  // Makes room for so many calls.
-  void reserve(size_t num_calls);
+  // How much there is of everything.
+  struct Size {
+    size_t nodes = 0;
+    size_t operands = 0;
+    size_t scalars = 0;
+    size_t leaves = 0;
+  };
+  Size sizes() const {
+    return {nodes_.size(), operands_.size(), scalars_.size(), leaves_.size()};
+  }
+  // Makes room.
+  void reserve(Size size);
 
   // Keeps a geometry alive as long as the trace.
   const Geometry* own(Geometry geometry);
@@ -150,8 +163,9 @@ class Trace {
   std::vector<c10::IValue> scalars_;
   std::vector<at::Tensor> leaves_;
   std::vector<DeviceDataInfo> leaf_infos_;
+  std::vector<LayoutPtr> leaf_layouts_;
   std::vector<const Geometry*> written_layouts_;
-  std::deque<Geometry> geometries_; // a deque: addresses stay valid
+  std::forward_list<Geometry> geometries_; // a list: addresses stay valid, and an empty one costs nothing
   Hash128 hash_;
   size_t pending_bytes_ = 0;
 };

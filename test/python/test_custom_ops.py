@@ -156,3 +156,15 @@ def test_numbers_can_be_declared_inputs():
     assert done.compiles == 0 and done.fallbacks == 0
     with pytest.raises(ValueError, match="mylib::scale"):
         torch_lazyplug.numbers_are_inputs("scale")
+
+
+_library.define("turned(Tensor x) -> Tensor")
+_library.impl("turned", lambda x: x.t_().clone(), "CPU")  # it must not, but eager does not care
+_library.impl("turned", lambda x: torch.empty(x.shape[::-1], device="meta"), "Meta")
+
+
+def test_kernels_may_change_the_tensor_that_they_are_given():
+    x = torch.arange(6.0, device=DEVICE).view(2, 3)
+    for _ in range(3):
+        assert (x + 0).tolist() == [[0, 1, 2], [3, 4, 5]]
+        torch.ops.lazyplug_test.turned(x.clone() if DEVICE == "cpu" else x).tolist()

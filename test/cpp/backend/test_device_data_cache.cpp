@@ -16,10 +16,7 @@ Number number_of(const at::Tensor& tensor) {
 }
 
 at::Tensor leaf_of(const at::Tensor& tensor) {
-  const Number number = number_of(tensor);
-  Geometry layout = Geometry::contiguous(number.dtype, {});
-  layout.wrapped_number = number.wrapped;
-  return number.make_tensor(layout);
+  return number_of(tensor).make_tensor();
 }
 
 // A float with these bits.

@@ -104,6 +104,52 @@ TEST_F(LazyStorageTest, WriteInPlaceKeepsTheAddress) {
   }
 }
 
+// What the pending trace reads of `x`, which the trace then does.
+class LeafTest : public LazyStorageTest {
+ protected:
+  at::Tensor leaf_of(const at::Tensor& result) {
+    const at::Tensor leaf = context_.program({result}, /*with_data=*/true).trace.leaves().front();
+    context_.finish();
+    return leaf;
+  }
+  const c10::TensorImpl* leaf_impl_of(const at::Tensor& result) {
+    return leaf_of(result).unsafeGetTensorImpl();
+  }
+};
+
+TEST_F(LeafTest, TracesShareOneTensorOfTheMemory) {
+  const auto* first = leaf_impl_of(x + x);
+  EXPECT_EQ(leaf_impl_of(x * x), first);
+  const at::Tensor transposed = leaf_of(x.t() + 1);
+  EXPECT_EQ(transposed.sizes(), x.t().sizes());
+  EXPECT_EQ(transposed.strides(), x.t().strides());
+}
+
+TEST_F(LeafTest, ATensorThatSomebodyHoldsIsNotUsedAgain) {
+  at::Tensor first = leaf_of(x + x);
+  EXPECT_NE(leaf_impl_of(x * x), first.unsafeGetTensorImpl());
+  const auto* kept = first.unsafeGetTensorImpl();
+  first.t_();
+  first.reset();
+  EXPECT_NE(leaf_impl_of(x * x), kept) << "it does not lie as it did";
+}
+
+TEST_F(LeafTest, NewContentsAreAnotherLeaf) {
+  leaf_of(x + x);
+  x.copy_(iota({2, 3}) + 1);
+  expect_equal(x + x, (iota({2, 3}) + 1) * 2);
+  x.add_(1);
+  EXPECT_EQ(leaf_of(x * 1).const_data_ptr(), x.mutable_data_ptr());
+}
+
+TEST_F(LeafTest, IsNobodyWhoReadsTheMemory) {
+  leaf_of(x + x);
+  const at::Tensor y = to_lazy(iota({3}));
+  const at::Tensor pending = y * y;
+  DeviceContext::materialize_for_write(storage_of(x));
+  EXPECT_EQ(state_of(pending), State::kPending);
+}
+
 TEST_F(LazyStorageTest, FailedStorageRaisesItsErrorWheneverItIsRead) {
   const at::Tensor failed = test_ops::fail(x);
   EXPECT_EQ(state_of(failed), State::kPending) << "recording does not fail";
