@@ -172,6 +172,8 @@ def differences(case: Case, tolerance: Tolerance, metadata_only=False) -> tuple[
     actual = run(case, DEVICE)
     if expected.error or actual.error:
         return _compare_errors(actual, expected)
+    if case.precision and tolerance == Tolerance():
+        tolerance = Tolerance(*default_tolerances(case.precision))
     found = _compare_metadata(actual, expected)
     if metadata_only:
         return "random", found
