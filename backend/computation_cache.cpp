@@ -27,9 +27,10 @@ CachedGraphPtr make_graph(Hash128 hash, const Trace& trace, c10::ArrayRef<Value>
 }
 
 void follow_flag() {
-  const auto capacity = static_cast<size_t>(config().cache_size.get());
-  if (computation_cache().capacity() != capacity) {
-    computation_cache().set_capacity(capacity);
+  static std::atomic<uint64_t> followed{0};
+  const auto& flag = config().cache_size;
+  if (const uint64_t version = flag.version(); followed.exchange(version, std::memory_order_relaxed) != version) {
+    computation_cache().set_capacity(static_cast<size_t>(flag.get()));
   }
 }
 

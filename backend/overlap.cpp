@@ -42,4 +42,17 @@ float overlapping_work() {
   return pays_to_overlap(1, num_processors) ? light_limit(num_threads) : kNothing;
 }
 
+float OverlappingWork::get() {
+  const int num_threads = at::get_num_threads();
+  const uint64_t version = config().overlap.version() + config().schedule.version();
+  if (answers_left_ == 0 || num_threads != num_threads_ || version != version_) {
+    answers_left_ = kAnswers;
+    num_threads_ = num_threads;
+    version_ = version;
+    work_ = overlapping_work();
+  }
+  --answers_left_;
+  return work_;
+}
+
 } // namespace lazyplug

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace lazyplug {
 
 // Whether a worker should compute, with so many intra-op threads, while the
@@ -22,5 +24,20 @@ int available_processors();
 // everything. The flag `overlap` may decide otherwise. A schedule for tests has
 // workers compute everything.
 float overlapping_work();
+
+// The same for who asks often, and asks for the number of processors, which
+// takes a system call, only now and then.
+class OverlappingWork {
+ public:
+  float get();
+
+ private:
+  static constexpr int kAnswers = 16; // that are the same, unless threads or flags change
+
+  float work_ = 0;
+  int answers_left_ = 0;
+  int num_threads_ = 0;
+  uint64_t version_ = 0; // of both flags
+};
 
 } // namespace lazyplug

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "backend/device_context.h"
-#include "backend/overlap.h"
 #include "backend/signature_cache.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -271,13 +270,13 @@ Worker::Ticket StreamContext::submit(bool wake) {
 // Threads and processors may change, but not while a trace is recorded.
 void StreamContext::choose_overlap() {
   work_ = 0;
-  overlapping_work_ = overlapping_work();
+  overlapping_work_ = overlap_.get();
   cut_policy_.use_plans(overlapping_work_ >= 0 && config().chunk_nodes.get() == 0 && !schedule().is_set());
 }
 
 void StreamContext::note_result() {
   std::vector<StepReport> reports;
-  {
+  if (has_step_reports_.exchange(false)) {
     const std::lock_guard<std::mutex> lock(reports_mutex_);
     reports.swap(step_reports_);
   }
@@ -336,10 +335,12 @@ void StreamContext::finish(JobReport report, Worker::Ticket job, StepPlans::Step
   if (!report.lessons.empty()) {
     const std::lock_guard<std::mutex> lock(reports_mutex_);
     lessons_.emplace_back(job, std::move(report.lessons));
+    has_lessons_ = true;
   }
   if (timed_step != 0 && !report.kernels.empty()) {
     const std::lock_guard<std::mutex> lock(reports_mutex_);
     step_reports_.push_back({timed_step, std::move(report.kernels), report.overhead});
+    has_step_reports_ = true;
   }
   completed_ = place;
   stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
@@ -360,12 +361,16 @@ void StreamContext::learn(Worker::Ticket job) {
   if (last != 0 && last <= job) {
     teaching_job_.compare_exchange_strong(last, 0);
   }
+  if (!has_lessons_) {
+    return;
+  }
   std::vector<std::vector<Lesson>> taught;
   {
     const std::lock_guard<std::mutex> lock(reports_mutex_);
     for (; !lessons_.empty() && lessons_.front().first <= job; lessons_.pop_front()) {
       taught.push_back(std::move(lessons_.front().second));
     }
+    has_lessons_ = !lessons_.empty();
   }
   for (const auto& lessons : taught) {
     for (const Lesson& lesson : lessons) {

@@ -9,6 +9,7 @@
 #include "backend/device_data_cache.h"
 #include "backend/job.h"
 #include "backend/lazy_storage.h"
+#include "backend/overlap.h"
 #include "backend/prediction.h"
 #include "common/schedule.h"
 
@@ -165,6 +166,7 @@ class StreamContext {
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
   CutPolicy cut_policy_;
+  OverlappingWork overlap_;
   float overlapping_work_ = -1; // what may run on the worker; see overlapping_work()
   float work_ = 0;              // of the trace's heaviest call
   Schedule schedule_;
@@ -184,10 +186,12 @@ class StreamContext {
     std::vector<float> kernels; // seconds of each call
     double overhead;            // of the job
   };
-  std::mutex reports_mutex_;         // held for nothing but the next three members
+  std::mutex reports_mutex_;         // held for nothing but the next members
   std::vector<FailurePtr> failures_; // in the order of execution; some may have been seen
   std::deque<std::pair<Worker::Ticket, std::vector<Lesson>>> lessons_;
   std::vector<StepReport> step_reports_;
+  std::atomic<bool> has_lessons_{false}; // whether to look at them
+  std::atomic<bool> has_step_reports_{false};
   Worker worker_; // the last member: stops before the others go
 };
 

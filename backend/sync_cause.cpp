@@ -10,6 +10,18 @@
 namespace lazyplug {
 namespace {
 thread_local const char* current = nullptr;
+
+// The same one as the last time, mostly.
+Counter& counter_of(const char* cause) {
+  static thread_local std::string last;
+  static thread_local Counter* counter = nullptr;
+  if (!counter || last != cause) {
+    counter = &lazyplug::counter(std::string("Sync/") + cause);
+    last = cause;
+  }
+  return *counter;
+}
+
 } // namespace
 
 SyncCause::SyncCause(const char* cause) : is_outermost_(current == nullptr) {
@@ -27,8 +39,8 @@ SyncCause::~SyncCause() {
 void note_cut(size_t num_nodes, size_t num_results, size_t bytes) {
   static Counter& cuts = counter("TraceCut");
   cuts.add();
-  const std::string cause = current ? current : "memory access";
-  counter("Sync/" + cause).add();
+  const char* cause = current ? current : "memory access";
+  counter_of(cause).add();
   if (config().debug.get()) {
     add_to_journal(
         JournalKind::kSync,

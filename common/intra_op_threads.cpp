@@ -41,4 +41,6 @@ bool set_intra_op_threads(int num_threads) {
   return true;
 }
 
+IntraOpThreadsScope::IntraOpThreadsScope() : before_(at::get_num_threads()), current_(before_) {}
+
 } // namespace lazyplug

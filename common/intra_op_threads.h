@@ -8,4 +8,29 @@ namespace lazyplug {
 // not use OpenMP.
 bool set_intra_op_threads(int num_threads);
 
+// Gives the calling thread back what it had, however the scope ends, if use() has changed it.
+class IntraOpThreadsScope {
+ public:
+  IntraOpThreadsScope();
+  IntraOpThreadsScope(const IntraOpThreadsScope&) = delete;
+  IntraOpThreadsScope& operator=(const IntraOpThreadsScope&) = delete;
+  ~IntraOpThreadsScope() {
+    use(before_);
+  }
+
+  // How many threads there were.
+  int before() const {
+    return before_;
+  }
+  void use(int num_threads) {
+    if (num_threads != current_ && set_intra_op_threads(num_threads)) {
+      current_ = num_threads;
+    }
+  }
+
+ private:
+  const int before_;
+  int current_;
+};
+
 } // namespace lazyplug

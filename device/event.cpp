@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <mutex>
 #include <unordered_set>
 
@@ -22,6 +23,9 @@ std::unordered_set<Event*>& unstamped() {
   static auto& events = *new std::unordered_set<Event*>();
   return events;
 }
+
+// Whether there may be any; set with the lock.
+std::atomic<bool> any_unstamped{false};
 
 } // namespace
 
@@ -46,6 +50,7 @@ void Event::record(c10::Stream stream) {
     place_ = place;
     reached_at_.reset();
     unstamped().insert(this);
+    any_unstamped = true;
   }
   device_callbacks().flush(stream);
   stamp_reached_events(stream);
@@ -76,6 +81,9 @@ void Event::block(c10::Stream stream) const {
 }
 
 void stamp_reached_events(c10::Stream stream) {
+  if (!any_unstamped) {
+    return; // who records one now looks afterwards himself
+  }
   const uint64_t completed = device_callbacks().completed_place(stream);
   const auto now = std::chrono::steady_clock::now();
   std::lock_guard<std::mutex> lock(stamp_mutex());
@@ -86,6 +94,7 @@ void stamp_reached_events(c10::Stream stream) {
     }
     return reached;
   });
+  any_unstamped = !unstamped().empty();
 }
 
 double elapsed_ms(const Event& start, const Event& end) {

@@ -1,12 +1,11 @@
 #include "lowering/torchscript_computation.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/UndefinedTensorImpl.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "common/config.h"
-#include "common/intra_op_threads.h"
 #include "common/metrics.h"
 #include "common/running_op.h"
 #include "lowering/execution_guard.h"
@@ -75,6 +74,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kerne
     instruction.reads.push_back(reads_.at(node->input(i)));
   }
   instruction.first_output = num_registers_;
+  max_stack_ = std::max({max_stack_, kernel.num_inputs, node->outputs().size()});
   for (const auto* output : node->outputs()) {
     instruction.used_outputs.push_back(output->hasUses());
     add_register(output);
@@ -107,8 +107,8 @@ ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
   Frame frame;
   frame.errors = leaf_errors(inputs);
   frame.timed = inputs.timed;
-  frame.num_threads = at::get_num_threads();
-  frame.light_limit = light_limit(frame.num_threads);
+  frame.light_limit = light_limit(frame.threads.before());
+  frame.stack.reserve(max_stack_);
   frame.registers = load(std::move(inputs));
   frame.scramble = config().scramble.get();
   size_t next = 0;
@@ -122,10 +122,7 @@ ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
     }
   }
   execute_after_error(next, frame);
-  if (frame.is_alone) {
-    set_intra_op_threads(frame.num_threads);
-  }
-  return collect(std::move(frame));
+  return collect(frame);
 }
 
 TorchScriptComputation::Errors TorchScriptComputation::leaf_errors(const ComputationInputs& inputs) const {
@@ -189,10 +186,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
 
 // One for light calls; see there.
 void TorchScriptComputation::choose_threads(const Instruction& instruction, Frame& frame) {
-  const bool is_light = instruction.work <= frame.light_limit;
-  if (frame.num_threads != 1 && is_light != frame.is_alone) {
-    frame.is_alone = set_intra_op_threads(is_light ? 1 : frame.num_threads) && is_light;
-  }
+  frame.threads.use(instruction.work <= frame.light_limit ? 1 : frame.threads.before());
 }
 
 void TorchScriptComputation::execute_timed(const Instruction& instruction, Frame& frame) const {
@@ -287,7 +281,7 @@ TorchScriptComputation::OpError TorchScriptComputation::current_error(const Inst
   }
 }
 
-ComputationResult TorchScriptComputation::collect(Frame frame) const {
+ComputationResult TorchScriptComputation::collect(Frame& frame) const {
   ComputationResult result;
   result.unexpected = std::move(frame.unexpected);
   result.times = std::move(frame.times);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/intra_op_threads.h"
 #include "lowering/computation.h"
 #include "lowering/lowering_context.h"
 
@@ -41,9 +42,8 @@ class TorchScriptComputation final : public Computation {
     c10::Stack stack;
     int64_t scramble = 0; // the flag
     bool timed = false;
-    int num_threads = 0; // that the thread has been given, and what is light with them
-    float light_limit = 0;
-    bool is_alone = false; // it has but one now
+    IntraOpThreadsScope threads;
+    float light_limit = 0; // with the threads that there were
     std::vector<KernelTime> times;
   };
 
@@ -84,13 +84,14 @@ class TorchScriptComputation final : public Computation {
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
   OpError find_error(const Instruction& instruction, const Errors& errors) const;
   OpError current_error(const Instruction& instruction) const;
-  ComputationResult collect(Frame frame) const;
+  ComputationResult collect(Frame& frame) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;
   std::vector<Instruction> instructions_;
   std::vector<c10::IValue> constants_;
   std::vector<Read> roots_;
   uint32_t num_registers_ = 0;
+  size_t max_stack_ = 0; // that a call needs
   size_t num_ops_ = 0;
   std::unordered_map<const torch::jit::Value*, Read> reads_; // only while compiling
 };

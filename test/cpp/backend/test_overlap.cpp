@@ -69,6 +69,33 @@ TEST_F(OverlapTest, AllProcessorsAtWorkLeaveLightCalls) {
   EXPECT_EQ(overlapping_work(), kEverything);
 }
 
+TEST_F(OverlapTest, WhoAsksOftenHearsOfFlagsAndThreadsAtOnce) {
+  OverlappingWork work;
+  EXPECT_EQ(work.get(), overlapping_work());
+  set_intra_op_threads(available_processors() + 1);
+  EXPECT_EQ(work.get(), overlapping_work());
+  const ScopedFlag<std::string> never(config().overlap, "never");
+  EXPECT_LT(work.get(), 0);
+  const ScopedFlag<std::string> schedule(config().schedule, "every:3");
+  EXPECT_EQ(work.get(), overlapping_work());
+}
+
+TEST_F(OverlapTest, WhoAsksOftenHearsOfProcessorsSoon) {
+  set_intra_op_threads(1);
+  OverlappingWork work;
+  const float before = work.get();
+  const int first = sched_getcpu();
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(work.get(), before);
+  for (int i = 0; i < 16; ++i) {
+    work.get();
+  }
+  EXPECT_LT(work.get(), 0);
+}
+
 TEST_F(OverlapTest, FlagsDecide) {
   const ScopedFlag<std::string> always(config().overlap, "always");
   EXPECT_EQ(overlapping_work(), kEverything);

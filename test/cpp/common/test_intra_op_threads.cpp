@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 namespace lazyplug {
@@ -21,6 +22,19 @@ TEST(IntraOpThreads, AreSetForTheCallingThreadAlone) {
   EXPECT_EQ(threads_of_another_thread(), others);
   ASSERT_TRUE(set_intra_op_threads(others));
   EXPECT_EQ(at::get_num_threads(), others);
+}
+
+TEST(IntraOpThreads, AreGivenBackWhenAScopeThrows) {
+  const int before = at::get_num_threads();
+  try {
+    IntraOpThreadsScope threads;
+    EXPECT_EQ(threads.before(), before);
+    threads.use(before + 2);
+    EXPECT_EQ(at::get_num_threads(), before + 2);
+    throw std::runtime_error("out of memory");
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(at::get_num_threads(), before);
+  }
 }
 
 } // namespace
