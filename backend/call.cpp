@@ -221,7 +221,7 @@ class CallReader {
     } else if (value.isInt()) {
       add_word(static_cast<uint64_t>(value.toInt()));
     } else if (value.isBool()) {
-      add_word(value.toBool());
+      add_word(value.toBool() ? kTrueTag : kFalseTag); // 1 and True may make a difference
     } else if (value.isDouble()) {
       call_.identity = hash_bytes(&value.payload, sizeof(double), call_.identity);
     } else if (value.isComplexDouble()) {
@@ -282,6 +282,8 @@ class CallReader {
   }
 
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
+  static constexpr uint64_t kFalseTag = 0xffff'ffff'ffff'0002;
+  static constexpr uint64_t kTrueTag = 0xffff'ffff'ffff'0003;
 
   Call call_;
   bool foreign_dims_ = false;

@@ -85,14 +85,32 @@ void NumberRanges::add(const c10::IValue& scalar) {
     word_ = hash_words(numbers.data(), numbers.size(), {word_}).lo;
     return;
   }
-  add(scalar.isDouble() ? scalar.toDouble() : scalar.isInt() ? static_cast<double>(scalar.toInt()) : 1.0);
+  if (scalar.isComplexDouble()) {
+    return add(scalar.toComplexDouble());
+  }
+  add(scalar.isDouble() ? scalar.toDouble()
+      : scalar.isInt()  ? static_cast<double>(scalar.toInt())
+                        : static_cast<double>(scalar.toBool()));
+}
+
+void NumberRanges::add(c10::complex<double> number) {
+  add(number.real());
+  add(number.imag());
 }
 
 void NumberRanges::add(const c10::TensorImpl& number) {
-  const auto dtype = number.dtype();
-  add(dtype == at::kDouble ? *number.data_dtype_initialized<double>()
-      : dtype == at::kLong ? static_cast<double>(*number.data_dtype_initialized<int64_t>())
-                           : 1.0);
+  switch (c10::typeMetaToScalarType(number.dtype())) {
+    case at::kDouble:
+      return add(*number.data_dtype_initialized<double>());
+    case at::kLong:
+      return add(static_cast<double>(*number.data_dtype_initialized<int64_t>()));
+    case at::kBool:
+      return add(static_cast<double>(*number.data_dtype_initialized<bool>()));
+    case at::kComplexDouble:
+      return add(*number.data_dtype_initialized<c10::complex<double>>());
+    default:
+      return add(1.0);
+  }
 }
 
 } // namespace lazyplug

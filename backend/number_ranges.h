@@ -9,7 +9,8 @@ namespace lazyplug {
 
 // What kernels check of the numbers of a call: they refuse some that are
 // negative, zero, one, not probabilities, or do not fit a dtype, and some that
-// are less than the number before, or farther from it than a dtype reaches. Calls
+// are less than the number before, or farther from it than a dtype reaches. (Of a
+// complex number, the imaginary part comes after the real one.) Calls
 // whose numbers are of the same ranges are equal to them. Of lists, every number
 // is looked at.
 class NumberRanges {
@@ -27,6 +28,7 @@ class NumberRanges {
 
  private:
   void add(double number);
+  void add(c10::complex<double> number);
 
   uint64_t word_ = 0;
   double last_ = std::numeric_limits<double>::quiet_NaN();

@@ -1,5 +1,7 @@
 #include "backend/predicted_call.h"
 
+#include <bit>
+
 #include "common/config.h"
 
 namespace lazyplug {
@@ -16,7 +18,8 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
     return b.isBool() && a.toBool() == b.toBool();
   }
   if (a.isDouble()) {
-    return b.isDouble() && a.toDouble() == b.toDouble();
+    // Bit by bit: -0.0 is another number.
+    return b.isDouble() && std::bit_cast<uint64_t>(a.toDouble()) == std::bit_cast<uint64_t>(b.toDouble());
   }
   if (a.isString()) {
     return b.isString() && a.toStringView() == b.toStringView();

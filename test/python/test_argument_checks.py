@@ -35,6 +35,14 @@ REFUSED_NUMBERS = {
     "negative_power": lambda d, bad: ints(1, 2, device=d) ** (-1 if bad else 2),
     "division_by_zero": lambda d, bad: ints(1, 2, device=d).div_(0 if bad else 2, rounding_mode="trunc"),
     "overflow": lambda d, bad: torch.zeros(3, dtype=torch.int8, device=d).fill_(1000 if bad else 10),
+    "imaginary": lambda d, bad: torch.zeros(3, device=d).fill_(1 + 1j if bad else 1 + 0j),
+    "imaginary_next_to_half": lambda d, bad: torch.ones(3, device=d).half().clamp(1 + 1j if bad else 1 + 0j),
+    "complex_overflow": lambda d, bad: (
+        torch.zeros(3, device=d)
+        .half()
+        .masked_fill(torch.ones(3, device=d, dtype=torch.bool), 1e6 + 0j if bad else 1 + 0j)
+    ),
+    "division_by_false": lambda d, bad: ints(1, 2, device=d).div_(not bad, rounding_mode="trunc"),
     "negative_deviation": lambda d, bad: torch.zeros(3, device=d).normal_(0.0, -1.0 if bad else 1.0),
     "negative_rate": lambda d, bad: torch.zeros(3, device=d).exponential_(-0.5 if bad else 0.5),
     "no_probability": lambda d, bad: torch.zeros(3, device=d).bernoulli_(1.5 if bad else 0.5),

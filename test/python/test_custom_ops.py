@@ -139,6 +139,31 @@ def test_shapes_may_depend_on_numbers():
     assert done.fallbacks == 0
 
 
+_library.define("offset(Tensor x, float factor, Scalar bias) -> Tensor")
+_library.impl("offset", lambda x, factor, bias: x * factor + bias, "CPU")
+_library.impl("offset", lambda x, factor, bias: torch.add(x * factor, bias), "Meta")
+
+
+def test_numbers_of_another_sign_are_other_numbers():
+    x = torch.ones(2, device=DEVICE)
+    for zero in (0.0, 0.0, 0.0, -0.0, 0.0, -0.0):  # in the end, the call is predicted
+        expected = torch.tensor([zero, zero])
+        assert torch.equal(torch.ops.lazyplug_test.offset(x, zero, -0.0).cpu().signbit(), expected.signbit())
+
+
+_library.define("shift(Tensor x, Scalar bias) -> Tensor")
+_library.impl("shift", lambda x, bias: x + bias, "CPU")
+_library.impl("shift", lambda x, bias: x + bias, "Meta")
+
+
+def test_numbers_of_another_type_are_other_numbers():
+    x = torch.ones(2, dtype=torch.bool, device=DEVICE)
+    for bias in (1, True, 1.0, 1, True, 1.0):
+        shifted = torch.ops.lazyplug_test.shift(x, bias)
+        assert shifted.dtype == torch.result_type(x, bias)
+        assert torch.equal(shifted.cpu(), x.cpu() + bias)
+
+
 @pytest.mark.lazy_only
 def test_numbers_can_be_declared_inputs():
     import torch_lazyplug

@@ -51,10 +51,16 @@ TEST(NumberRanges, IntegersAndFloatingPointNumbersAreMeasuredAlike) {
   EXPECT_TRUE(same_range(-1000, -1000.0));
 }
 
-TEST(NumberRanges, OthersCountAsOne) {
-  EXPECT_TRUE(same_range(true, 1.0));
-  EXPECT_TRUE(same_range(false, 1.0));
-  EXPECT_TRUE(same_range(c10::complex<double>(50, 3), 1.0));
+TEST(NumberRanges, BoolsCountAsIntegers) {
+  EXPECT_TRUE(same_range(true, 1));
+  EXPECT_TRUE(same_range(false, 0));
+}
+
+TEST(NumberRanges, BothPartsOfComplexNumbersCount) {
+  using Complex = c10::complex<double>;
+  EXPECT_TRUE(same_range(Complex(50, 3), Complex(60, 2)));
+  EXPECT_FALSE(same_range(Complex(50, 3), Complex(50, 0)));
+  EXPECT_FALSE(same_range(Complex(50, 0), Complex(1e300, 0)));
 }
 
 TEST(NumberRanges, OrderMatters) {
@@ -87,6 +93,9 @@ TEST(NumberRanges, ManyNumbersAreAllKept) {
 TEST(NumberRanges, NumbersInTensorsCountAsThose) {
   EXPECT_EQ(range_of_tensor(at::scalar_tensor(-0.5, at::kDouble)), ranges_of({-0.5}));
   EXPECT_EQ(range_of_tensor(at::scalar_tensor(1000, at::kLong)), ranges_of({1000}));
+  EXPECT_EQ(range_of_tensor(at::scalar_tensor(false, at::kBool)), ranges_of({false}));
+  const c10::complex<double> complex(1000, -2);
+  EXPECT_EQ(range_of_tensor(at::scalar_tensor(complex, at::kComplexDouble)), ranges_of({complex}));
   EXPECT_EQ(range_of_tensor(at::scalar_tensor(1000, at::kFloat)), ranges_of({1})) << "no Python number";
 }
 

@@ -80,6 +80,10 @@ TEST_F(PredictedCallTest, ConstantsAndMissingArgumentsMustBeTheSame) {
   EXPECT_FALSE(fits(sum, {x, second, false, c10::IValue()}));
   EXPECT_FALSE(fits(sum, {x, first, true, c10::IValue()}));
   EXPECT_FALSE(fits(sum, {x, first, false, static_cast<int64_t>(at::kDouble)}));
+  const SignaturePtr loss =
+      signature_of("aten::multi_margin_loss", "", {x, lazy({2}, at::kLong), 1, 0.0, c10::IValue(), 1});
+  EXPECT_TRUE(fits(loss, {x, lazy({2}, at::kLong), 1, 0.0, c10::IValue(), 1}));
+  EXPECT_FALSE(fits(loss, {x, lazy({2}, at::kLong), 1, -0.0, c10::IValue(), 1}));
   const SignaturePtr clamp = signature_of("aten::clamp", "", {x, 1, c10::IValue()});
   EXPECT_FALSE(fits(clamp, {x, c10::IValue(), 1}));
 }
