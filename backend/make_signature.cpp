@@ -30,7 +30,9 @@ ArgBinding bind_argument(const OpInfo& op, ArgKind kind, const c10::IValue& valu
       }
       break;
     case ArgKind::kDevice:
-      binding.constant = c10::Device(c10::kCPU);
+      if (!value.isNone()) {
+        binding.constant = c10::Device(c10::kCPU);
+      }
       break;
     case ArgKind::kConstant:
       binding.constant = value;
@@ -78,13 +80,7 @@ bool is_on_cpu(const TensorArg& arg) {
 }
 
 // Whether the signature tells all that the key was made of.
-bool is_predictable(const Call& call, const c10::Stack& stack) {
-  const auto arguments = torch::jit::last(stack, call.op->num_args());
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (call.op->args()[i].kind == ArgKind::kDevice && !arguments[i].isNone()) {
-      return false;
-    }
-  }
+bool is_predictable(const Call& call) {
   return !call.op->random() && !call.any_shared_storage;
 }
 
@@ -129,7 +125,7 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->kernel_version = call.kernel_version;
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();
-  signature->predictable = is_silent && is_predictable(call, stack);
+  signature->predictable = is_silent && is_predictable(call);
   signature->proven.value = device == c10::kCPU;
   signature->work = light_work(*signature);
   signature->takes_float_numbers = takes_float_numbers(*signature);

@@ -2,7 +2,9 @@
 
 #include <bit>
 
+#include "backend/device_context.h"
 #include "common/config.h"
+#include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
@@ -63,7 +65,8 @@ bool PredictedCall::add(const c10::IValue& value) {
   const ArgBinding& binding = next();
   switch (binding.kind) {
     case ArgBinding::Kind::kConstant:
-      return same_constant(value, binding.constant);
+      return value.isDevice() ? is_device(value.toDevice()) && binding.constant.isDevice()
+                              : same_constant(value, binding.constant);
     case ArgBinding::Kind::kOperand:
       return value.isTensor() ? add_operand(value.toTensor()) : value.isNone() && add_operand(at::Tensor());
     case ArgBinding::Kind::kOperandList:
@@ -74,6 +77,12 @@ bool PredictedCall::add(const c10::IValue& value) {
       return false; // its seed must be drawn
   }
   return false;
+}
+
+bool PredictedCall::is_device(c10::Device device) const {
+  const c10::Device expected = context_.device();
+  return device.type() == expected.type() &&
+         (device.has_index() ? device.index() : current_device()) == expected.index();
 }
 
 bool PredictedCall::add(const at::Tensor& tensor) {

@@ -77,6 +77,7 @@ class PredictedCall {
     return signature_.args[next_arg_++];
   }
   bool add_none();
+  bool is_device(c10::Device device) const;
   bool add_operand(const at::Tensor& tensor);
   bool add_operands(const c10::IValue& list, uint32_t count);
   bool add_scalar(const c10::IValue& scalar, const c10::IValue& example);

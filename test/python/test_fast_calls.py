@@ -59,6 +59,16 @@ def test_new_tensors():
     as_on_cpu(lambda x: (x + x, x.relu() * 2))
 
 
+def test_tensors_like_others():
+    """They are made on a device, which is an argument as any other."""
+    as_on_cpu(lambda x: (torch.ones_like(x), torch.zeros_like(x, dtype=torch.int64), torch.full_like(x, 2.5)))
+    as_on_cpu(lambda x: (x.new_zeros(3), x.new_full((2, 2), 7)))
+
+
+def test_products_of_vectors():
+    as_on_cpu(lambda x: (x[0] @ x[1], torch.vdot(x[0], x[1])))
+
+
 WHOLE = {
     "add": lambda x: x + x,
     "sub": lambda x: x - x,
@@ -170,7 +180,7 @@ def test_gradients_are_recorded_in_the_midst_of_predicted_calls():
         (grad,) = torch.autograd.grad(z.sum(), w)
         return y, w, z, grad
 
-    as_on_cpu(step, factories=2)  # the gradient of a sum is one, too
+    as_on_cpu(step)
 
 
 def test_a_tensor_that_begins_to_require_gradients():
@@ -217,7 +227,7 @@ def test_views_of_tensors_that_require_gradients():
         y.sum().backward()
         return w.grad, row
 
-    as_on_cpu(step, factories=2)
+    as_on_cpu(step)
 
 
 def test_tangents():

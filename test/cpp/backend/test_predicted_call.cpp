@@ -53,6 +53,19 @@ TEST_F(PredictedCallTest, OtherDevicesDoNot) {
   EXPECT_FALSE(fits(add_of(x, y), {elsewhere, elsewhere, 1}));
 }
 
+TEST_F(PredictedCallTest, ADeviceThatIsNamedIsCompared) {
+  const auto ones_like = [this](const c10::IValue& device) {
+    return c10::Stack{x, c10::IValue(), c10::IValue(), device, c10::IValue(), c10::IValue()};
+  };
+  const SignaturePtr named = signature_of("aten::ones_like", "", ones_like(lazy_device(0)));
+  EXPECT_TRUE(fits(named, ones_like(lazy_device(0))));
+  EXPECT_TRUE(fits(named, ones_like(c10::Device(kLazyDevice)))) << "the current one";
+  EXPECT_FALSE(fits(named, ones_like(lazy_device(1))));
+  EXPECT_FALSE(fits(named, ones_like(c10::Device(c10::kCPU))));
+  EXPECT_FALSE(fits(named, ones_like(c10::IValue())));
+  EXPECT_FALSE(fits(signature_of("aten::ones_like", "", ones_like(c10::IValue())), ones_like(lazy_device(0))));
+}
+
 TEST_F(PredictedCallTest, NumbersOfAnotherTypeOrRangeDoNot) {
   const SignaturePtr add = add_of(x, y, 2);
   for (const c10::IValue& alpha : std::vector<c10::IValue>{2.0, true, 0, -2, 1000, c10::IValue()}) {
