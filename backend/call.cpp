@@ -105,7 +105,7 @@ class CallReader {
     if (storage) {
       read_device_index(tensor.device());
       add_geometry(tensor, /*on_cpu=*/false);
-      call_.any_shared_storage |= call_.op->writes() && shares_written_storage(call_.tensors, *storage, written);
+      call_.any_shared_storage |= call_.op->writes() && storages_.add(*storage, written);
     } else {
       TORCH_INTERNAL_ASSERT(tensor.device_type() == c10::kCPU);
       foreign_dims_ |= tensor.dim() > 0;
@@ -185,9 +185,19 @@ class CallReader {
       call_.obstacle = "a symbolic number";
       return;
     }
-    add_word(value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : value.isIntList() ? 5 : 4);
+    if (value.isList() && !value.isIntList()) {
+      const auto elements = value.toListRef();
+      add_word(elements.size() << 3);
+      std::for_each(elements.begin(), elements.end(), [this](const c10::IValue& element) { add_type(element); });
+    } else {
+      add_type(value);
+    }
     call_.ranges.add(value);
     call_.scalars.push_back(value);
+  }
+
+  void add_type(const c10::IValue& scalar) {
+    add_word(scalar.isDouble() ? 1 : scalar.isInt() ? 2 : scalar.isBool() ? 3 : scalar.isIntList() ? 5 : 4);
   }
 
   // The seed is drawn when the call is recorded: it is no part of the key.
@@ -261,10 +271,10 @@ class CallReader {
     if (call_.device < 0) {
       return;
     }
-    if (foreign_written_) {
+    if (foreign_written_ && !call_.op->is_foreach()) {
       raise_two_devices(c10::kCPU, device_name());
     }
-    if (foreign_dims_) {
+    if (foreign_dims_ || foreign_written_) {
       cross_devices(device_name(), c10::kCPU);
     }
   }
@@ -286,6 +296,7 @@ class CallReader {
   static constexpr uint64_t kTrueTag = 0xffff'ffff'ffff'0003;
 
   Call call_;
+  CallStorages storages_;
   bool foreign_dims_ = false;
   bool foreign_written_ = false;
 };

@@ -85,6 +85,12 @@ void NumberRanges::add(const c10::IValue& scalar) {
     word_ = hash_words(numbers.data(), numbers.size(), {word_}).lo;
     return;
   }
+  if (scalar.isList()) {
+    for (const c10::IValue& element : scalar.toListRef()) {
+      add(element);
+    }
+    return;
+  }
   if (scalar.isComplexDouble()) {
     return add(scalar.toComplexDouble());
   }

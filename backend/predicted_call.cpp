@@ -48,6 +48,11 @@ bool same_ints(c10::IntArrayRef values, const c10::IValue& constant) {
 }
 
 bool same_type(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isList() && b.isList() && !a.isIntList() && !b.isIntList()) {
+    const auto first = a.toListRef();
+    const auto second = b.toListRef();
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), same_type);
+  }
   return (a.isDouble() && b.isDouble()) || (a.isInt() && b.isInt()) || (a.isBool() && b.isBool()) ||
          (a.isComplexDouble() && b.isComplexDouble()) || (a.isIntList() && b.isIntList());
 }
@@ -144,7 +149,7 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
     ranges_.add(impl);
   }
   if (!expected.matches_apart_from_offset(impl) ||
-      (storage && !signature_.written.empty() && shares_written_storage(tensors_, *storage, written))) {
+      (storage && !signature_.written.empty() && storages_.add(*storage, written))) {
     return false;
   }
   tensors_.emplace_back(impl, storage, written);

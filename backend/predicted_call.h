@@ -87,6 +87,7 @@ class PredictedCall {
   size_t next_arg_ = 0;
   NumberRanges ranges_;
   c10::SmallVector<TensorArg, 8> tensors_;
+  CallStorages storages_; // if the call writes
   c10::SmallVector<c10::IValue, 4> scalars_;
 };
 

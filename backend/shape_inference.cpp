@@ -2,6 +2,10 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
 #include "backend/make_signature.h"
 #include "backend/meta_kernels.h"
 #include "backend/result_layouts.h"
@@ -260,7 +264,72 @@ Inference ask_cpu_unless_large(const Call& call, const c10::Stack& stack) {
   return {.run_now = "large, and asked for the first time", .learn = true};
 }
 
+// Numbers that not every dtype can hold.
+bool is_unusual(const c10::IValue& scalar) {
+  if (scalar.isList()) {
+    const auto elements = scalar.toListRef();
+    return std::any_of(elements.begin(), elements.end(), is_unusual);
+  }
+  constexpr double kUsual = 127;
+  return scalar.isComplexDouble() || (scalar.isDouble() && !(std::abs(scalar.toDouble()) <= kUsual)) ||
+         (scalar.isInt() && std::abs(static_cast<double>(scalar.toInt())) > kUsual);
+}
+
+bool is_overflow(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return std::string_view(exception.what()).find("cannot be converted to type") != std::string_view::npos;
+  } catch (...) {
+    return false;
+  }
+}
+
+c10::IValue with_one_element(const c10::IValue& value) {
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const c10::IValue& element : value.toListRef()) {
+      list.push_back(with_one_element(element).toTensor());
+    }
+    return list;
+  }
+  if (!value.isTensor() || !value.toTensor().defined()) {
+    return value;
+  }
+  const at::Tensor tensor = value.toTensor();
+  return at::ones(std::vector<int64_t>(tensor.dim(), 1), tensor.options().device(at::kCPU));
+}
+
+// What the CPU's kernel raises for tensors of one element each; null if nothing.
+std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack) {
+  const ExecutionGuard guard;
+  const WarningCollector unwanted;
+  c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
+  std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_one_element);
+  try {
+    call.op->handle().callBoxed(arguments);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+// Meta kernels do not convert numbers, as the CPU's do, which raise if that overflows.
+void check_numbers(const Call& call, const c10::Stack& stack) {
+  if (!may_rehearse(*call.op) || std::none_of(call.scalars.begin(), call.scalars.end(), is_unusual)) {
+    return;
+  }
+  if (const auto error = rehearse_on_little(call, stack); error && is_overflow(error)) {
+    std::rethrow_exception(error);
+  }
+}
+
 Inference ask_meta(const Call& call, const c10::Stack& stack) {
+  // Each tensor of the lists is computed for itself, and its size makes no difference to what the kernels refuse.
+  if (call.op->is_foreach() && rehearse_on_little(call, stack)) {
+    return {.run_now = "on trial"};
+  }
+  check_numbers(call, stack);
   try {
     return run_on_stand_ins(call, stack, c10::kMeta);
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel

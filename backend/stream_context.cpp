@@ -50,9 +50,10 @@ bool is_unseen(const FailurePtr& failure) {
 
 } // namespace
 
-bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl& storage, bool written) {
-  return std::any_of(args.begin(), args.end(), [&](const TensorArg& other) {
-    return other.storage == &storage && (written || other.written);
+bool any_shared(c10::ArrayRef<TensorArg> args) {
+  CallStorages storages;
+  return std::any_of(args.begin(), args.end(), [&](const TensorArg& arg) {
+    return arg.storage && storages.add(*arg.storage, arg.written);
   });
 }
 
@@ -101,6 +102,9 @@ Outputs StreamContext::record(
 // Kernels that write ask whether two arguments are one tensor. One tensor that
 // is read twice becomes one operand, and different tensors different ones.
 void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands) {
+  if (!any_shared(args)) {
+    return;
+  }
   for (size_t i = 0; i < args.size(); ++i) {
     for (size_t j = 0; args[i].tensor && j < i; ++j) {
       if (!args[j].tensor || !(args[i].written || args[j].written) || !(operands[i].value == operands[j].value)) {
@@ -117,8 +121,9 @@ void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVec
 
 StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> args) {
   Written written;
+  SmallSet<const LazyStorageImpl*> seen;
   for (const TensorArg& arg : args) {
-    if (arg.written && std::find(written.begin(), written.end(), arg.storage) == written.end()) {
+    if (arg.written && seen.insert(arg.storage)) {
       written.push_back(arg.storage);
     }
   }

@@ -12,6 +12,7 @@
 #include "backend/overlap.h"
 #include "backend/prediction.h"
 #include "common/schedule.h"
+#include "common/small_set.h"
 
 namespace lazyplug {
 
@@ -28,9 +29,23 @@ struct TensorArg {
   bool out = false; // passed as out=
 };
 
-// Whether a tensor shares its storage with one of these, and one of the two is
-// written.
-bool shares_written_storage(c10::ArrayRef<TensorArg> args, const LazyStorageImpl& storage, bool written);
+// The storages of a call's tensors.
+class CallStorages {
+ public:
+  // Whether the tensor shares its storage with an earlier one, and one of the two is written.
+  bool add(const LazyStorageImpl& storage, bool written) {
+    const bool is_first = all_.insert(&storage);
+    const bool is_shared = !is_first && (written || written_.contains(&storage));
+    if (written) {
+      written_.insert(&storage);
+    }
+    return is_shared;
+  }
+
+ private:
+  SmallSet<const LazyStorageImpl*> all_;
+  SmallSet<const LazyStorageImpl*> written_;
+};
 
 // The fresh outputs of a call.
 using Outputs = c10::SmallVector<at::Tensor, 2>;

@@ -34,9 +34,7 @@ bool draws_from_our_generator(const OpInfo& op) {
 } // namespace
 
 bool is_traced(const c10::OperatorHandle& handle) {
-  // The composed kernels of _foreach_ ops fall apart into ops on single tensors.
-  if (!has_kernel_to_run(handle) || handle.hasTag(at::Tag::inplace_view) || is_left_alone(handle.operator_name()) ||
-      handle.operator_name().name.starts_with("aten::_foreach_")) {
+  if (!has_kernel_to_run(handle) || handle.hasTag(at::Tag::inplace_view) || is_left_alone(handle.operator_name())) {
     return false;
   }
   const OpInfo& op = op_info(handle);

@@ -122,8 +122,26 @@ void replace_arguments(const OpInfo& op, Results& results, c10::Stack* stack) {
   stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
 }
 
+// Nobody above the device counts the writes of a _foreach_ op, since those that its composite kernel makes are counted.
+void count_writes(const OpInfo& op, const c10::Stack& stack) {
+  const bool is_counted = c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::ADInplaceOrView);
+  for (size_t i = 0; i < op.num_args() && op.writes() && !is_counted; ++i) {
+    if (!op.args()[i].written) {
+      continue;
+    }
+    for (const at::Tensor& tensor : torch::jit::peek(stack, i, op.num_args()).toTensorVector()) {
+      if (!tensor.is_inference()) {
+        tensor.unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
+
 // Replaces the arguments on the stack by the results.
 void push_results(const OpInfo& op, const Signature& signature, Outputs fresh, c10::Stack* stack) {
+  if (op.is_foreach()) {
+    count_writes(op, *stack);
+  }
   Results results;
   size_t next = 0;
   for (const ReturnBinding& binding : signature.returns) {
@@ -153,15 +171,28 @@ void resize_arguments(const Call& call, const std::vector<Geometry>& geometries)
   }
 }
 
+bool is_defined_tensor(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined();
+}
+
+// Undefined if there is none.
+at::Tensor first_tensor(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    const auto tensors = value.isTensorList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value);
+    const auto first = std::find_if(tensors.begin(), tensors.end(), is_defined_tensor);
+    if (first != tensors.end()) {
+      return first->toTensor();
+    }
+  }
+  return {};
+}
+
 bool record_as_predicted(const OpInfo& op, c10::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.num_args());
-  const auto first = std::find_if(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().defined();
-  });
   const auto read = [&](PredictedCall& call) {
     return std::all_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return call.add(value); });
   };
-  auto predicted = first == arguments.end() ? std::nullopt : predict(op, first->toTensor(), read);
+  auto predicted = predict(op, first_tensor(arguments), read);
   if (predicted) {
     push_results(op, *predicted->signature, std::move(predicted->outputs), stack);
   }
@@ -199,6 +230,10 @@ void push_written(const OpInfo& op, c10::Stack* stack) {
   replace_arguments(op, results, stack);
 }
 
+void run_composite(const OpInfo& op, c10::Stack* stack) {
+  op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+}
+
 std::vector<c10::Warning> run_quietly(const OpInfo& op, c10::Stack* stack, const char* reason) {
   WarningCollector warnings;
   run_at_once(op, stack, reason);
@@ -217,6 +252,9 @@ void run_and_learn(const Call& call, c10::Stack* stack, const char* reason) {
 
 void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   const OpInfo& op = *call.op;
+  if (op.is_foreach() && (inference.run_now || !inference.signature)) {
+    return run_composite(op, stack);
+  }
   if (inference.run_now && inference.learn) {
     return run_and_learn(call, stack, inference.run_now);
   }
@@ -276,6 +314,9 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
     return run_fallback(op, stack, op.not_traceable_because().c_str());
   }
   if (is_fallback_forced(op)) {
+    if (op.is_foreach()) {
+      count_writes(op, *stack);
+    }
     return run_fallback(op, stack, "forced");
   }
   if (op.cpu_indices() >= 0) {
@@ -287,10 +328,10 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
     }
   }
   Call call = read_call(op, *stack);
-  if (call.crosses_devices) {
+  if (call.crosses_devices || (op.is_foreach() && (call.obstacle || call.device < 0))) {
     // Such as zeros_like(x, device="cpu"): made of others, which then reach the
     // right device.
-    return op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    return run_composite(op, stack);
   }
   if (call.obstacle || call.device < 0) {
     return run_fallback(op, stack, call.obstacle ? call.obstacle : "no lazy tensor");

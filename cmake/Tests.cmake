@@ -18,5 +18,6 @@ endfunction()
 
 add_cpp_tests(common lazyplug_common)
 add_cpp_tests(device lazyplug_device lazyplug_common)
-add_cpp_tests(lowering lazyplug_lowering lazyplug_common)
+add_cpp_tests(kernels lazyplug_kernels lazyplug_common)
+add_cpp_tests(lowering lazyplug_lowering lazyplug_kernels lazyplug_common)
 add_cpp_tests(backend torch_lazyplug)

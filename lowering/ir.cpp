@@ -1,6 +1,6 @@
 #include "lowering/ir.h"
 
-#include <algorithm>
+#include "common/small_set.h"
 
 namespace lazyplug {
 namespace {
@@ -96,11 +96,12 @@ const Geometry* Trace::own(Geometry geometry) {
 
 std::vector<Value> Trace::written_values(const Node& node) const {
   std::vector<Value> written;
+  SmallSet<uint64_t> seen;
   const auto operands = this->operands(node);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Value value = operands[i].value;
     if (value.defined() && node.signature->writes_operand(i) &&
-        std::find(written.begin(), written.end(), value) == written.end()) {
+        seen.insert(static_cast<uint64_t>(value.node) << 32 | value.output)) {
       written.push_back(value);
     }
   }

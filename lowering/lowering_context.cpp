@@ -6,6 +6,7 @@
 
 #include "common/config.h"
 #include "lowering/runtime_ops.h"
+#include "lowering/tile_kernel.h"
 #include "lowering/verify.h"
 
 namespace lazyplug {
@@ -23,6 +24,9 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   }
   if (scalar.isIntList()) {
     return c10::ListType::ofInts();
+  }
+  if (scalar.isList()) {
+    return c10::ListType::create(c10::NumberType::get());
   }
   // TorchScript finds no overload for a bool where a Scalar is wanted.
   return scalar.isBool() ? c10::TypePtr(c10::NumberType::get()) : c10::TypePtr(c10::ComplexType::get());
@@ -107,11 +111,10 @@ Kernel generator_kernel(NodeId id) {
   return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1, id};
 }
 
-Kernel list_kernel(NodeId id, size_t count, bool optional) {
+Kernel list_kernel(NodeId id, size_t count, const c10::TypePtr& element) {
   return {
-      [count, optional](c10::Stack& stack) {
-        auto type = optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get());
-        c10::impl::GenericList list(type);
+      [count, element](c10::Stack& stack) {
+        c10::impl::GenericList list(element);
         list.reserve(count);
         for (size_t i = stack.size() - count; i < stack.size(); ++i) {
           list.push_back(std::move(stack[i]));
@@ -123,9 +126,8 @@ Kernel list_kernel(NodeId id, size_t count, bool optional) {
       id};
 }
 
-// The elements of the list are the fresh outputs of the IR node from `first` on.
-Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
-  Kernel kernel{
+Kernel unpack_kernel(NodeId id) {
+  return {
       [](c10::Stack& stack) {
         const auto tensors = std::move(stack.back()).toTensorVector();
         stack.pop_back();
@@ -133,6 +135,11 @@ Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
       },
       1,
       id};
+}
+
+// The elements of the list are the fresh outputs of the IR node from `first` on.
+Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
+  Kernel kernel = unpack_kernel(id);
   kernel.fresh.resize(count);
   std::iota(kernel.fresh.begin(), kernel.fresh.end(), static_cast<uint32_t>(first));
   return kernel;
@@ -147,8 +154,15 @@ LoweringContext::LoweringContext(const Trace& trace) : trace_(trace) {
 }
 
 LoweredGraph LoweringContext::lower(c10::ArrayRef<Value> roots) && {
-  for (NodeId id : post_order(trace_, roots)) {
-    lower_node(id);
+  std::vector<NodeId> nodes = post_order(trace_, roots);
+  std::erase_if(nodes, [this](NodeId id) { return trace_.node(id).kind == NodeKind::kDeviceData; }); // inputs
+  count_reads(nodes, roots);
+  for (size_t i = 0; i < nodes.size();) {
+    const size_t num_grouped = lower_group(c10::ArrayRef<NodeId>(nodes).slice(i));
+    if (num_grouped == 0) {
+      lower_node(nodes[i]);
+    }
+    i += std::max<size_t>(num_grouped, 1);
   }
   for (Value root : roots) {
     lowered_.graph->registerOutput(values_[root.node][root.output]);
@@ -205,18 +219,136 @@ void LoweringContext::lower_call(NodeId id) {
   bind_outputs(id, call, owned);
 }
 
+void LoweringContext::count_reads(c10::ArrayRef<NodeId> nodes, c10::ArrayRef<Value> roots) {
+  const auto count = [this](Value value) {
+    if (value.defined()) {
+      auto& reads = reads_[value.node];
+      reads.resize(std::max<size_t>(reads.size(), value.output + 1));
+      ++reads[value.output];
+    }
+  };
+  reads_.resize(trace_.size());
+  for (NodeId id : nodes) {
+    for (const Operand& operand : trace_.operands(trace_.node(id))) {
+      count(operand.value);
+    }
+  }
+  std::for_each(roots.begin(), roots.end(), count);
+}
+
+size_t LoweringContext::lower_group(c10::ArrayRef<NodeId> nodes) {
+  ForeachGroup group(trace_);
+  while (group.nodes().size() < nodes.size() && group.add(nodes[group.nodes().size()])) {
+  }
+  if (!group.empty()) {
+    lower_group(group);
+  }
+  return group.nodes().size();
+}
+
+void LoweringContext::lower_group(const ForeachGroup& group) {
+  std::vector<uint8_t> given;
+  std::vector<uint8_t> fresh;
+  for (uint8_t i = 0; i < group.lists().size(); ++i) {
+    const auto& list = group.lists()[i];
+    const auto is_read_later = [&](Value value) {
+      const auto& reads = reads_[value.node];
+      return value.output < reads.size() && reads[value.output] > group.num_reads(value);
+    };
+    if (!list.is_fresh()) {
+      given.push_back(i);
+    } else if (std::any_of(list.last.begin(), list.last.end(), is_read_later)) {
+      fresh.push_back(i);
+    }
+  }
+  std::vector<uint8_t> with_memory = given;
+  with_memory.insert(with_memory.end(), fresh.begin(), fresh.end());
+  const kernels::Program program = group.program(with_memory);
+  Kernel kernel{TileKernel(program, group.num_rows()), 3, group.nodes().front()};
+  auto* tensors = group_tensors(group, given, kernel);
+  auto* call = add_node(
+      "lazyplug::tile_program",
+      {tensors,
+       group_numbers(group, /*lists=*/false),
+       group_numbers(group, /*lists=*/true),
+       constant(static_cast<int64_t>(group.num_rows())),
+       constant(kernels::to_string(program))},
+      1,
+      std::move(kernel));
+  call->output()->setType(c10::ListType::ofTensors());
+  bind_fresh(group, fresh, call);
+  lowered_.num_ops += group.nodes().size();
+}
+
+// Those that the group is given, private if it writes them.
+JitValue* LoweringContext::group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists, Kernel& kernel) {
+  const NodeId id = group.nodes().front();
+  std::vector<JitValue*> tensors;
+  for (const uint8_t index : lists) {
+    const auto& list = group.lists()[index];
+    for (size_t row = 0; row < group.num_rows(); ++row) {
+      const Value value = list.first[row];
+      JitValue* tensor = list.is_written ? own_value(id, value) : values_[value.node][value.output];
+      tensors.push_back(tensor);
+      if (list.is_written) {
+        kernel.writes.push_back(tensor);
+        bind(list.last[row], tensor);
+      }
+    }
+  }
+  return this->list(id, tensors, c10::TensorType::get());
+}
+
+JitValue* LoweringContext::group_numbers(const ForeachGroup& group, bool lists) {
+  std::vector<JitValue*> numbers;
+  for (const auto& number : group.numbers()) {
+    if (number.is_list == lists) {
+      numbers.push_back(scalars_[number.scalar]);
+    }
+  }
+  const c10::TypePtr number = c10::NumberType::get();
+  return list(group.nodes().front(), numbers, lists ? c10::TypePtr(c10::ListType::create(number)) : number);
+}
+
+void LoweringContext::bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_t> lists, JitNode* call) {
+  if (lists.empty()) {
+    return;
+  }
+  auto* unpack = add_node(
+      "prim::ListUnpack",
+      {call->output()},
+      lists.size() * group.num_rows(),
+      unpack_kernel(group.nodes().front()));
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const auto& last = group.lists()[lists[i]].last;
+    for (size_t row = 0; row < group.num_rows(); ++row) {
+      bind(last[row], unpack->output(i * group.num_rows() + row));
+    }
+  }
+}
+
+void LoweringContext::bind(Value value, JitValue* result) {
+  auto& outputs = values_[value.node];
+  outputs.resize(std::max<size_t>(outputs.size(), value.output + 1));
+  outputs[value.output] = result;
+}
+
 LoweringContext::Owned LoweringContext::own_written_values(NodeId id) {
   Owned owned;
   for (Value value : trace_.written_values(trace_.node(id))) {
-    const Geometry& layout = trace_.layout(value);
-    auto* node = add_node(
-        "lazyplug::own",
-        {values_[value.node][value.output], constant(ints(layout.sizes)), constant(ints(layout.strides))},
-        1,
-        own_kernel(id, layout));
-    owned.emplace_back(value, node->output());
+    owned.emplace_back(value, own_value(id, value));
   }
   return owned;
+}
+
+JitValue* LoweringContext::own_value(NodeId id, Value value) {
+  const Geometry& layout = trace_.layout(value);
+  auto* node = add_node(
+      "lazyplug::own",
+      {values_[value.node][value.output], constant(ints(layout.sizes)), constant(ints(layout.strides))},
+      1,
+      own_kernel(id, layout));
+  return node->output();
 }
 
 std::vector<JitValue*> LoweringContext::call_inputs(NodeId id, const Owned& owned) {
@@ -291,11 +423,15 @@ JitValue* LoweringContext::operand_list(NodeId id, c10::ArrayRef<Operand> operan
     optional |= !element.value.defined();
     elements.push_back(operand(id, element, owned));
   }
-  auto* list = add_node("prim::ListConstruct", elements, 1, list_kernel(id, elements.size(), optional));
-  list->output()->setType(
-      c10::ListType::create(
-          optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get())));
-  return list->output();
+  return list(
+      id,
+      elements,
+      optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get()));
+}
+
+JitValue* LoweringContext::list(NodeId id, c10::ArrayRef<JitValue*> elements, const c10::TypePtr& element) {
+  auto* node = add_node("prim::ListConstruct", elements, 1, list_kernel(id, elements.size(), element));
+  return node->output()->setType(c10::ListType::create(element));
 }
 
 JitValue* LoweringContext::generator(NodeId id, JitValue* seed) {

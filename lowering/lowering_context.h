@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lowering/foreach_group.h"
 #include "lowering/ir.h"
 
 namespace lazyplug {
@@ -53,12 +54,22 @@ class LoweringContext {
   void lower_node(NodeId id);
   void lower_empty(NodeId id);
   void lower_call(NodeId id);
+  // Lowers the group that begins there, if there is one. Returns how many nodes.
+  size_t lower_group(c10::ArrayRef<NodeId> nodes);
+  void lower_group(const ForeachGroup& group);
+  torch::jit::Value* group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists, Kernel& kernel);
+  torch::jit::Value* group_numbers(const ForeachGroup& group, bool lists);
+  void bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_t> lists, torch::jit::Node* call);
+  void bind(Value value, torch::jit::Value* result);
+  void count_reads(c10::ArrayRef<NodeId> nodes, c10::ArrayRef<Value> roots);
 
   // Makes each written value private, so that the call may write it in place.
   Owned own_written_values(NodeId id);
+  torch::jit::Value* own_value(NodeId id, Value value);
   std::vector<torch::jit::Value*> call_inputs(NodeId id, const Owned& owned);
   torch::jit::Value* operand(NodeId id, const Operand& operand, const Owned& owned);
   torch::jit::Value* operand_list(NodeId id, c10::ArrayRef<Operand> operands, const Owned& owned);
+  torch::jit::Value* list(NodeId id, c10::ArrayRef<torch::jit::Value*> elements, const c10::TypePtr& element);
   torch::jit::Value* generator(NodeId id, torch::jit::Value* seed);
   void bind_outputs(NodeId id, torch::jit::Node* call, const Owned& owned);
 
@@ -70,6 +81,7 @@ class LoweringContext {
   const Trace& trace_;
   LoweredGraph lowered_;
   std::vector<std::vector<torch::jit::Value*>> values_; // by node, by output
+  std::vector<std::vector<uint32_t>> reads_;            // the same: how often by nodes and roots
   std::vector<torch::jit::Value*> scalars_;
   std::unordered_map<const Geometry*, torch::jit::Value*> views_;
   std::unordered_map<Hash128, torch::jit::Value*> constants_;

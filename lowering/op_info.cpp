@@ -16,7 +16,9 @@ c10::TypePtr strip_optional(const c10::TypePtr& type) {
 
 ArgKind list_kind(const c10::TypePtr& type) {
   const auto element = strip_optional(type->expectRef<c10::ListType>().getElementType());
-  return element->kind() == c10::TypeKind::TensorType ? ArgKind::kTensorList : ArgKind::kConstant;
+  return element->kind() == c10::TypeKind::TensorType   ? ArgKind::kTensorList
+         : element->kind() == c10::TypeKind::NumberType ? ArgKind::kScalar
+                                                        : ArgKind::kConstant;
 }
 
 bool is_named(const c10::Argument& argument, const std::vector<std::string>& names) {
@@ -29,6 +31,9 @@ ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
     case c10::TypeKind::TensorType:
       return ArgKind::kTensor;
     case c10::TypeKind::ListType:
+      if (list_kind(type) == ArgKind::kScalar && traits.scalars_are_constants) {
+        return ArgKind::kConstant;
+      }
       return is_named(argument, traits.list_inputs) ? ArgKind::kScalar : list_kind(type);
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:
@@ -86,6 +91,7 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
       base_name_(handle_.operator_name().name),
       calls_(counter(calls_name(base_name_))) {
   is_aten_ = base_name().starts_with("aten::");
+  is_foreach_ = base_name().starts_with("aten::_foreach_");
   infer_on_cpu_ = traits.infer_on_cpu;
   is_quick_ = traits.is_quick;
   shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);

@@ -15,7 +15,7 @@ namespace lazyplug {
 enum class ArgKind : uint8_t {
   kTensor,     // Tensor or Tensor?
   kTensorList, // Tensor[] or Tensor?[]
-  kScalar,     // number, number?, float or float?, and what traits name: may change from call to call
+  kScalar,     // number, number?, number[], float or float?, and what traits name: may change from call to call
   kGenerator,  // Generator?
   kDevice,     // Device or Device?
   kConstant,   // anything else: part of the operation's identity
@@ -94,6 +94,11 @@ class OpInfo {
   // One of PyTorch's own.
   bool is_aten() const {
     return is_aten_;
+  }
+  // Does the same to each tensor of its lists: recorded as one node, or, where
+  // that is not possible, as the ops that its composite kernel makes of it.
+  bool is_foreach() const {
+    return is_foreach_;
   }
   // True if a call may write one of its arguments.
   bool writes() const {
@@ -176,6 +181,7 @@ class OpInfo {
   int cpu_indices_ = -1;
   int size_argument_ = -1;
   bool is_aten_ = false;
+  bool is_foreach_ = false;
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;

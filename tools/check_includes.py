@@ -2,6 +2,7 @@
 """Checks that C++ includes point down the layers only.
 
     torch_lazyplug -> backend -> lowering, device -> common
+                                 lowering -> kernels -> common
 
 `lowering` and `device` include neither each other nor anything above. Only `lowering` includes torch/csrc/jit. The
 tests of a layer (test/cpp/<layer>) may include what the layer may, and each other.
@@ -16,7 +17,8 @@ from typing import NamedTuple
 BELOW = {
     "common": set(),
     "device": {"common"},
-    "lowering": {"common"},
+    "kernels": {"common"},
+    "lowering": {"common", "kernels"},
     "backend": {"common", "device", "lowering"},
     "torch_lazyplug": {"backend", "common", "device", "lowering"},
 }

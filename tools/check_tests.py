@@ -7,11 +7,12 @@ backend/native/lstm.cpp is tested by test/cpp/backend/test_native_lstm.cpp.
 import sys
 from pathlib import Path
 
-FOLDERS = ("common", "device", "lowering", "backend", "torch_lazyplug/csrc")
+FOLDERS = ("common", "device", "kernels", "lowering", "backend", "torch_lazyplug/csrc")
 
 # Sources without a GoogleTest, and why.
 BINDINGS = "bindings without logic, used by all of test/python"
 EXCEPTIONS = {
+    "kernels/tile_loops.inc.cpp": "one part for each target: test_tile_program.cpp runs that of the processor",
     "backend/registration.cpp": "tables only: the tests of the kernels go through them",
     "torch_lazyplug/csrc/config_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/device_bindings.cpp": BINDINGS,

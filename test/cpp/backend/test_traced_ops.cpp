@@ -34,8 +34,9 @@ TEST(TracedOps, OpsThatCannotBeRecordedAreNot) {
   EXPECT_FALSE(traced("aten::_linalg_check_errors"));
 }
 
-TEST(TracedOps, ForeachOpsFallApart) {
-  EXPECT_FALSE(traced("aten::_foreach_add", "List"));
+TEST(TracedOps, OpsOnListsAre) {
+  EXPECT_TRUE(traced("aten::_foreach_add", "List"));
+  EXPECT_TRUE(traced("aten::_foreach_norm", "Scalar"));
 }
 
 TEST(TracedOps, RandomOpsNeedAGeneratorArgument) {

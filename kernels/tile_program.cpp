@@ -1,0 +1,216 @@
+#include "kernels/tile_program.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+
+#include "kernels/tile_loops.h"
+
+namespace lazyplug::kernels {
+namespace {
+
+struct Traits {
+  const char* name;
+  uint8_t num_inputs;
+  bool takes_number;
+};
+
+constexpr std::array<Traits, kNumOpcodes> kTraits{{
+    {"copy", 1, false},
+    {"fill", 0, true},
+    {"neg", 1, false},
+    {"abs", 1, false},
+    {"sqrt", 1, false},
+    {"reciprocal", 1, false},
+    {"add_number", 1, true},
+    {"mul_number", 1, true},
+    {"div_number", 1, true},
+    {"sub_number", 1, true},
+    {"add", 2, true},
+    {"sub", 2, true},
+    {"mul", 2, false},
+    {"div", 2, false},
+    {"addcmul", 3, true},
+    {"addcdiv", 3, true},
+    {"lerp", 2, true},
+}};
+
+const Traits& traits(Opcode opcode) {
+  return kTraits[static_cast<size_t>(opcode)];
+}
+
+// Elements: a slot's part of a tile is 2 or 4 KB.
+constexpr int64_t kTile = 512;
+
+// One thread's: contents of slots without memory.
+template <typename T>
+struct Tile {
+  alignas(64) T elements[kMaxSlots][kTile];
+};
+
+template <typename T>
+void run_tile(const Program& program, const Row& row, int64_t begin, int64_t n, Tile<T>& tile) {
+  const Loops<T>& loops = kernels::loops<T>();
+  const auto slot = [&](Slot index) {
+    return index < program.num_memory ? static_cast<T*>(row.memory[index]) + begin : tile.elements[index];
+  };
+  for (const Instruction& instruction : program.instructions) {
+    const T number = takes_number(instruction.opcode) ? static_cast<T>(row.numbers[instruction.number]) : T(0);
+    loops.of[static_cast<size_t>(instruction.opcode)](
+        n,
+        slot(instruction.out),
+        slot(instruction.inputs[0]),
+        slot(instruction.inputs[1]),
+        slot(instruction.inputs[2]),
+        number);
+  }
+}
+
+// The elements from `begin` to `end` of all rows, counted through.
+template <typename T>
+void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, int64_t end) {
+  Tile<T> tile;      // not initialised
+  int64_t first = 0; // element of the row
+  for (const Row& row : rows) {
+    const int64_t row_end = std::min(row.num_elements, end - first);
+    for (int64_t i = std::max(int64_t{0}, begin - first); i < row_end; i += kTile) {
+      run_tile(program, row, i, std::min(kTile, row_end - i), tile);
+    }
+    first += row.num_elements;
+    if (first >= end) {
+      return;
+    }
+  }
+}
+
+template <typename T>
+void run_rows(const Program& program, c10::ArrayRef<Row> rows) {
+  int64_t num_elements = 0;
+  for (const Row& row : rows) {
+    num_elements += row.num_elements;
+  }
+  at::parallel_for(0, num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
+    run_part<T>(program, rows, begin, end);
+  });
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : rest_(text) {}
+
+  std::optional<Program> parse() {
+    Program program;
+    const std::string_view dtype = word();
+    program.dtype = dtype == "f64" ? c10::ScalarType::Double : c10::ScalarType::Float;
+    const bool has_head = (dtype == "f32" || dtype == "f64") && word() == "memory" && number(program.num_memory) &&
+                          word() == "slots" && number(program.num_slots) && word() == "numbers" &&
+                          number(program.num_numbers);
+    if (!has_head || program.num_slots > kMaxSlots) {
+      return std::nullopt;
+    }
+    while (!rest_.empty()) {
+      const auto instruction = parse_instruction(program);
+      if (word() != ";" || !instruction) {
+        return std::nullopt;
+      }
+      program.instructions.push_back(*instruction);
+    }
+    return program;
+  }
+
+ private:
+  std::optional<Instruction> parse_instruction(const Program& program) {
+    Instruction result{};
+    bool is_good = number(result.out) && result.out < program.num_slots && word() == "=";
+    const std::string_view name = word();
+    const auto found =
+        std::find_if(kTraits.begin(), kTraits.end(), [&](const Traits& row) { return row.name == name; });
+    if (!is_good || found == kTraits.end()) {
+      return std::nullopt;
+    }
+    result.opcode = static_cast<Opcode>(found - kTraits.begin());
+    for (size_t i = 0; i < found->num_inputs; ++i) {
+      is_good = is_good && number(result.inputs[i]) && result.inputs[i] < program.num_slots;
+    }
+    is_good = is_good && (!found->takes_number || (number(result.number) && result.number < program.num_numbers));
+    return is_good ? std::optional(result) : std::nullopt;
+  }
+
+  std::string_view word() {
+    const size_t begin = std::min(rest_.find_first_not_of(' '), rest_.size());
+    const size_t end = std::min(rest_.find(' ', begin), rest_.size());
+    const std::string_view result = rest_.substr(begin, end - begin);
+    rest_.remove_prefix(end);
+    return result;
+  }
+
+  bool number(uint8_t& result) {
+    const std::string_view text = word();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    return error == std::errc() && end == text.data() + text.size();
+  }
+
+  std::string_view rest_;
+};
+
+} // namespace
+
+template <typename T>
+const Loops<T>& loops() {
+  static const Loops<T>& chosen = [&]() -> const Loops<T>& {
+#ifdef LAZYPLUG_X86_KERNELS
+    const std::string capability = at::get_cpu_capability();
+    if (capability == "AVX512") {
+      return avx512::loops<T>();
+    }
+    if (capability == "AVX2") {
+      return avx2::loops<T>();
+    }
+#endif
+    return default_target::loops<T>();
+  }();
+  return chosen;
+}
+
+size_t num_inputs(Opcode opcode) {
+  return traits(opcode).num_inputs;
+}
+
+bool takes_number(Opcode opcode) {
+  return traits(opcode).takes_number;
+}
+
+bool can_compute_in(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
+}
+
+std::string to_string(const Program& program) {
+  std::ostringstream text;
+  text << (program.dtype == c10::ScalarType::Float ? "f32" : "f64") << " memory " << int{program.num_memory}
+       << " slots " << int{program.num_slots} << " numbers " << int{program.num_numbers};
+  for (const Instruction& instruction : program.instructions) {
+    text << ' ' << int{instruction.out} << " = " << traits(instruction.opcode).name;
+    for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+      text << ' ' << int{instruction.inputs[i]};
+    }
+    if (takes_number(instruction.opcode)) {
+      text << ' ' << int{instruction.number};
+    }
+    text << " ;";
+  }
+  return text.str();
+}
+
+std::optional<Program> parse(std::string_view text) {
+  return Parser(text).parse();
+}
+
+void run(const Program& program, c10::ArrayRef<Row> rows) {
+  program.dtype == c10::ScalarType::Float ? run_rows<float>(program, rows) : run_rows<double>(program, rows);
+}
+
+} // namespace lazyplug::kernels

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Kernels of our own. They know memory and their own small programs; no tensors, no IR, no dispatcher.
+namespace lazyplug::kernels {
+
+// What an instruction makes of its inputs a, b and c and its number s, element by element. Each rounds as the CPU's
+// kernels of PyTorch round: where those use a fused multiply-add, these do.
+enum class Opcode : uint8_t {
+  kCopy,       // a
+  kFill,       // s
+  kNeg,        // -a
+  kAbs,        // |a|
+  kSqrt,       // of a
+  kReciprocal, // 1 / a
+  kAddNumber,  // a + s
+  kMulNumber,  // a * s
+  kDivNumber,  // a / s
+  kSubNumber,  // a - s
+  kAdd,        // a + s * b
+  kSub,        // a - s * b
+  kMul,        // a * b
+  kDiv,        // a / b
+  kAddcmul,    // a + s * b * c
+  kAddcdiv,    // a + s * b / c
+  // a + s * (b - a). If s is 1 and b is -0, the sign of the CPU's zero depends on the element's place: here it does
+  // not.
+  kLerp,
+};
+constexpr size_t kNumOpcodes = 17;
+
+// Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
+using Slot = uint8_t;
+
+struct Instruction {
+  Opcode opcode;
+  Slot out;
+  Slot inputs[3] = {0, 0, 0};
+  uint8_t number = 0; // which
+};
+
+size_t num_inputs(Opcode opcode);
+bool takes_number(Opcode opcode);
+
+// A straight line of instructions that run on tiles of a few hundred elements, which stay in the L1 cache from the
+// first instruction to the last.
+struct Program {
+  c10::ScalarType dtype = c10::ScalarType::Float; // or Double
+  uint8_t num_memory = 0;                         // slots with memory
+  uint8_t num_slots = 0;
+  uint8_t num_numbers = 0;
+  std::vector<Instruction> instructions;
+};
+
+constexpr size_t kMaxSlots = 24;
+bool can_compute_in(c10::ScalarType dtype);
+
+// "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs number), and back; nothing
+// if it is no such text.
+std::string to_string(const Program& program);
+std::optional<Program> parse(std::string_view text);
+
+// One row of what a program is applied to: as many elements in each slot with memory, without gaps, and its numbers.
+struct Row {
+  int64_t num_elements;
+  void* const* memory;
+  const double* numbers;
+};
+
+// Runs the program on each row, in parallel if there is enough to do. Memory of two slots must be the same or apart.
+void run(const Program& program, c10::ArrayRef<Row> rows);
+
+} // namespace lazyplug::kernels

@@ -1,0 +1,251 @@
+#include "lowering/foreach_group.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace lazyplug {
+namespace {
+
+using kernels::Opcode;
+
+struct Row {
+  const char* op; // without the _ of its variant that writes
+  const char* overload;
+  Opcode opcode;
+};
+
+// Ops whose rounding is that of the instruction. Square roots are asked from the library that the CPU's kernel asks.
+constexpr Row kRows[] = {
+    {"aten::_foreach_copy", "", Opcode::kCopy},
+    {"aten::_foreach_neg", "", Opcode::kNeg},
+    {"aten::_foreach_abs", "", Opcode::kAbs},
+    {"aten::_foreach_sqrt", "", Opcode::kSqrt},
+    {"aten::_foreach_reciprocal", "", Opcode::kReciprocal},
+    {"aten::_foreach_add", "Scalar", Opcode::kAddNumber},
+    {"aten::_foreach_add", "ScalarList", Opcode::kAddNumber},
+    {"aten::_foreach_sub", "Scalar", Opcode::kSubNumber},
+    {"aten::_foreach_sub", "ScalarList", Opcode::kSubNumber},
+    {"aten::_foreach_mul", "Scalar", Opcode::kMulNumber},
+    {"aten::_foreach_mul", "ScalarList", Opcode::kMulNumber},
+    {"aten::_foreach_div", "Scalar", Opcode::kDivNumber},
+    {"aten::_foreach_div", "ScalarList", Opcode::kDivNumber},
+    {"aten::_foreach_add", "List", Opcode::kAdd},
+    {"aten::_foreach_sub", "List", Opcode::kSub},
+    {"aten::_foreach_mul", "List", Opcode::kMul},
+    {"aten::_foreach_div", "List", Opcode::kDiv},
+    {"aten::_foreach_addcmul", "Scalar", Opcode::kAddcmul},
+    {"aten::_foreach_addcmul", "ScalarList", Opcode::kAddcmul},
+    {"aten::_foreach_addcdiv", "Scalar", Opcode::kAddcdiv},
+    {"aten::_foreach_addcdiv", "ScalarList", Opcode::kAddcdiv},
+    {"aten::_foreach_lerp", "Scalar", Opcode::kLerp},
+    {"aten::_foreach_lerp", "ScalarList", Opcode::kLerp},
+};
+
+std::optional<Opcode> opcode_of(const OpInfo& op) {
+  std::string_view base = op.base_name();
+  std::string_view overload = op.name();
+  overload.remove_prefix(std::min(overload.size(), base.size() + 1));
+  if (base.ends_with('_')) {
+    base.remove_suffix(1);
+  }
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) {
+    return base == row.op && overload == row.overload;
+  });
+  return row == std::end(kRows) ? std::nullopt : std::optional(row->opcode);
+}
+
+bool is_real(const c10::IValue& number) {
+  return number.isDouble() || number.isInt();
+}
+
+} // namespace
+
+bool ForeachGroup::add(NodeId id) {
+  const Node& node = trace_.node(id);
+  if (node.kind != NodeKind::kCall || !node.signature->op->is_foreach()) {
+    return false;
+  }
+  const auto opcode = opcode_of(*node.signature->op);
+  ForeachGroup extended = *this;
+  if (!opcode || !extended.add_call(id, *opcode)) {
+    return false;
+  }
+  nodes_ = std::move(extended.nodes_);
+  layouts_ = std::move(extended.layouts_);
+  dtype_ = extended.dtype_;
+  lists_ = std::move(extended.lists_);
+  numbers_ = std::move(extended.numbers_);
+  instructions_ = std::move(extended.instructions_);
+  places_ = std::move(extended.places_);
+  reads_ = std::move(extended.reads_);
+  return true;
+}
+
+bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
+  const Node& node = trace_.node(id);
+  const Signature& signature = *node.signature;
+  const bool writes = !signature.written.empty();
+  kernels::Instruction instruction{opcode, 0};
+  // A copy reads its second list only.
+  const bool is_copy = opcode == Opcode::kCopy;
+  const size_t num_lists = is_copy ? 2 : kernels::num_inputs(opcode);
+  if ((is_copy && !writes) || !has_layouts(signature, num_lists) || !bind_numbers(node, instruction)) {
+    return false;
+  }
+  std::vector<uint8_t> lists;
+  for (size_t i = 0; i < num_lists; ++i) {
+    const auto list = list_of(trace_.operands(node).slice(i * num_rows(), num_rows()));
+    if (!list) {
+      return false;
+    }
+    lists.push_back(*list);
+    instruction.inputs[i] = *list;
+  }
+  if (is_copy) {
+    instruction.inputs[0] = lists[1];
+  }
+  instruction.out = writes ? lists[0] : add_fresh(id);
+  if (writes) {
+    write(instruction.out, id);
+  }
+  instructions_.push_back(instruction);
+  nodes_.push_back(id);
+  return lists_.size() <= kernels::kMaxSlots;
+}
+
+// Whether all lists have the rows of the group, each element without gaps.
+bool ForeachGroup::has_layouts(const Signature& signature, size_t num_lists) {
+  const auto& operands = signature.operands;
+  if (operands.empty() || operands.size() % num_lists != 0 || !signature.on_cpu.empty()) {
+    return false;
+  }
+  if (nodes_.empty()) {
+    dtype_ = operands[0].dtype;
+    for (size_t row = 0; row < operands.size() / num_lists; ++row) {
+      layouts_.push_back(&operands[row]);
+    }
+  }
+  const auto fits = [&](size_t i) {
+    const Geometry& operand = operands[i];
+    const Geometry& layout = *layouts_[i % num_rows()];
+    return operand.dtype == dtype_ && operand.sizes == layout.sizes && operand.strides == layout.strides &&
+           operand.is_dense() && !operand.has_bits();
+  };
+  bool all_fit = kernels::can_compute_in(dtype_) && operands.size() == num_lists * num_rows();
+  for (size_t i = 0; all_fit && i < operands.size(); ++i) {
+    all_fit = fits(i);
+  }
+  return all_fit;
+}
+
+// The list that holds these values, perhaps a new one; none if they are in several, or in other places.
+std::optional<uint8_t> ForeachGroup::list_of(c10::ArrayRef<Operand> operands) {
+  const auto known = places_.find(operands[0].value);
+  const bool is_new = known == places_.end();
+  const auto list = is_new ? static_cast<uint8_t>(lists_.size()) : known->second.list;
+  if (is_new) {
+    lists_.emplace_back();
+  }
+  for (uint32_t row = 0; row < operands.size(); ++row) {
+    const Value value = operands[row].value;
+    if (operands[row].view) {
+      return std::nullopt;
+    }
+    const auto [place, is_added] = places_.try_emplace(value, Place{list, row});
+    if (is_added != is_new || place->second.list != list || place->second.row != row) {
+      return std::nullopt;
+    }
+    if (is_new) {
+      lists_[list].first.push_back(value);
+    }
+    ++reads_[value];
+  }
+  if (is_new) {
+    lists_[list].last = lists_[list].first;
+  }
+  return list;
+}
+
+bool ForeachGroup::bind_numbers(const Node& node, kernels::Instruction& instruction) {
+  const auto scalars = trace_.scalars(node);
+  if (scalars.size() != (kernels::takes_number(instruction.opcode) ? 1 : 0)) {
+    return false;
+  }
+  if (scalars.empty()) {
+    return true;
+  }
+  const bool is_list = scalars[0].isList();
+  const auto numbers = is_list ? scalars[0].toListRef() : scalars.slice(0, 1);
+  instruction.number = static_cast<uint8_t>(numbers_.size());
+  numbers_.push_back({node.first_scalar, is_list});
+  return std::all_of(numbers.begin(), numbers.end(), is_real) && (!is_list || numbers.size() == num_rows()) &&
+         numbers_.size() < 256;
+}
+
+uint8_t ForeachGroup::add_fresh(NodeId id) {
+  const auto list = static_cast<uint8_t>(lists_.size());
+  lists_.emplace_back();
+  for (uint32_t row = 0; row < num_rows(); ++row) {
+    lists_[list].last.push_back({id, row});
+    places_[{id, row}] = {list, row};
+  }
+  return list;
+}
+
+void ForeachGroup::write(uint8_t list, NodeId id) {
+  List& written = lists_[list];
+  written.is_written = true;
+  for (uint32_t row = 0; row < num_rows(); ++row) {
+    places_.erase(written.last[row]);
+    written.last[row] = {id, row};
+    places_[{id, row}] = {list, row};
+  }
+}
+
+size_t ForeachGroup::num_reads(Value value) const {
+  const auto found = reads_.find(value);
+  return found == reads_.end() ? 0 : found->second;
+}
+
+// Single numbers come before lists.
+uint8_t ForeachGroup::place_of_number(size_t index) const {
+  size_t place = 0;
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const bool is_before =
+        numbers_[i].is_list == numbers_[index].is_list ? i < index : numbers_[index].is_list && !numbers_[i].is_list;
+    place += is_before ? 1 : 0;
+  }
+  return static_cast<uint8_t>(place);
+}
+
+kernels::Program ForeachGroup::program(const std::vector<uint8_t>& with_memory) const {
+  std::vector<uint8_t> slots(lists_.size(), 0);
+  std::vector<bool> has_memory(lists_.size());
+  uint8_t next = 0;
+  for (const uint8_t list : with_memory) {
+    slots[list] = next++;
+    has_memory[list] = true;
+  }
+  for (size_t list = 0; list < lists_.size(); ++list) {
+    slots[list] = has_memory[list] ? slots[list] : next++;
+  }
+  kernels::Program program{
+      dtype_,
+      static_cast<uint8_t>(with_memory.size()),
+      next,
+      static_cast<uint8_t>(numbers_.size()),
+      {}};
+  for (kernels::Instruction instruction : instructions_) {
+    instruction.out = slots[instruction.out];
+    for (kernels::Slot& input : instruction.inputs) {
+      input = slots[input];
+    }
+    if (kernels::takes_number(instruction.opcode)) {
+      instruction.number = place_of_number(instruction.number);
+    }
+    program.instructions.push_back(instruction);
+  }
+  return program;
+}
+
+} // namespace lazyplug

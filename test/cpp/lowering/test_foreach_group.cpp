@@ -1,0 +1,140 @@
+#include "lowering/foreach_group.h"
+
+#include "test/cpp/lowering/programs.h"
+
+#include <gtest/gtest.h>
+
+namespace lazyplug {
+namespace {
+
+class ForeachGroups : public testing::Test {
+ protected:
+  using Values = std::vector<Value>;
+
+  // The call on whole values of equal layouts; returns what it writes or makes.
+  Values call(
+      const char* name,
+      const char* overload,
+      std::vector<Values> lists,
+      std::vector<c10::IValue> scalars,
+      const Geometry& layout) {
+    const OpInfo& op = make_op(name, overload);
+    const bool writes = op.writes();
+    std::vector<ArgBinding> args;
+    std::vector<Operand> operands;
+    for (const Values& list : lists) {
+      args.push_back(a_list(list.size()));
+      for (Value value : list) {
+        operands.push_back({value});
+      }
+    }
+    args.insert(args.end(), scalars.size(), a_scalar());
+    const size_t num_rows = lists[0].size();
+    std::vector<bool> written(writes ? operands.size() : 0);
+    std::fill_n(written.begin(), writes ? num_rows : 0, true);
+    auto signature = c10::make_intrusive<Signature>(
+        *make_signature(op, args, std::vector<Geometry>(writes ? 0 : num_rows, layout), written));
+    signature->operands.assign(operands.size(), layout);
+    last = trace.add_call(signature, operands, scalars, writes ? num_rows : 0, nullptr);
+    Values results;
+    for (uint32_t i = 0; i < num_rows; ++i) {
+      results.push_back({last, i});
+    }
+    return results;
+  }
+
+  Values leaves(size_t n) {
+    Values values;
+    for (size_t i = 0; i < n; ++i) {
+      values.push_back(add_leaf(trace, at::ones({4})));
+    }
+    return values;
+  }
+
+  Trace trace;
+  NodeId last = 0;
+  const Geometry row = floats({4});
+};
+
+TEST_F(ForeachGroups, AnOptimizersCallsAreOneProgram) {
+  const Values moments = leaves(3);
+  const Values gradients = leaves(3);
+  const Values parameters = leaves(3);
+  ForeachGroup group(trace);
+  const Values updated = call("aten::_foreach_addcmul_", "Scalar", {moments, gradients, gradients}, {0.1}, row);
+  EXPECT_TRUE(group.add(last));
+  const Values roots = call("aten::_foreach_sqrt", "", {updated}, {}, row);
+  EXPECT_TRUE(group.add(last));
+  const c10::List<double> steps({1.0, 2.0, 3.0});
+  c10::impl::GenericList numbers(c10::NumberType::get());
+  for (double step : steps) {
+    numbers.push_back(step);
+  }
+  call("aten::_foreach_addcdiv_", "ScalarList", {parameters, gradients, roots}, {numbers}, row);
+  EXPECT_TRUE(group.add(last));
+  ASSERT_EQ(group.lists().size(), 4);
+  EXPECT_EQ(group.num_rows(), 3);
+  EXPECT_EQ(group.lists()[0].first, moments);
+  EXPECT_EQ(group.lists()[0].last, updated);
+  EXPECT_FALSE(group.lists()[1].is_written);
+  EXPECT_TRUE(group.lists()[2].is_fresh());
+  EXPECT_EQ(group.lists()[3].first, parameters);
+  EXPECT_EQ(group.num_reads(gradients[1]), 3);
+  EXPECT_EQ(
+      kernels::to_string(group.program({0, 1, 3})),
+      "f32 memory 3 slots 4 numbers 2 0 = addcmul 0 1 1 0 ; 3 = sqrt 0 ; 2 = addcdiv 2 1 3 1 ;");
+}
+
+TEST_F(ForeachGroups, SingleNumbersComeBeforeLists) {
+  const Values x = leaves(2);
+  c10::impl::GenericList numbers(c10::NumberType::get());
+  numbers.push_back(1.0);
+  numbers.push_back(int64_t{2});
+  ForeachGroup group(trace);
+  const Values y = call("aten::_foreach_add_", "ScalarList", {x}, {numbers}, row);
+  EXPECT_TRUE(group.add(last));
+  call("aten::_foreach_mul_", "Scalar", {y}, {3.0}, row);
+  EXPECT_TRUE(group.add(last));
+  EXPECT_EQ(
+      kernels::to_string(group.program({0})),
+      "f32 memory 1 slots 1 numbers 2 0 = add_number 0 1 ; 0 = mul_number 0 0 ;");
+}
+
+TEST_F(ForeachGroups, CallsThatDoNotFitLeaveTheGroupAsItIs) {
+  const Values x = leaves(2);
+  ForeachGroup group(trace);
+  const Values y = call("aten::_foreach_mul_", "Scalar", {x}, {3.0}, row);
+  EXPECT_TRUE(group.add(last));
+  const auto refuses = [&](const char* why) {
+    const std::string before = kernels::to_string(group.program({0}));
+    EXPECT_FALSE(group.add(last)) << why;
+    EXPECT_EQ(kernels::to_string(group.program({0})), before) << why;
+  };
+  call("aten::_foreach_mul_", "Scalar", {leaves(3)}, {3.0}, row);
+  refuses("other rows");
+  call("aten::_foreach_mul_", "Scalar", {{y[1], y[0]}}, {3.0}, row);
+  refuses("in other places");
+  call("aten::_foreach_add_", "List", {y, {y[0], leaves(1)[0]}}, {1.0}, row);
+  refuses("one of another list");
+  call("aten::_foreach_mul_", "Scalar", {y}, {c10::complex<double>(1, 2)}, row);
+  refuses("a complex number");
+  call("aten::_foreach_exp_", "", {y}, {}, row);
+  refuses("an op with its own rounding");
+  call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, floats({5}));
+  refuses("another layout");
+  add_relu(trace, {y[0]}, row);
+  last = static_cast<NodeId>(trace.size() - 1);
+  refuses("no call on lists");
+}
+
+TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
+  for (const at::Tensor& example :
+       {at::ones({4, 2}).select(1, 0), at::ones({4}, at::kInt), at::ones({4}, at::kHalf), at::ones({1}).expand({4})}) {
+    ForeachGroup group(trace);
+    call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, geometry_of(example));
+    EXPECT_FALSE(group.add(last)) << example;
+  }
+}
+
+} // namespace
+} // namespace lazyplug
