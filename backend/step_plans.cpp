@@ -135,7 +135,11 @@ StepPlans::StepId StepPlans::end_step() {
   Step& step = steps_[id];
   ++step.seen;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
-  if (step.state != State::kWhole || was_cut_ || step.seen < kWarmUps || recording_.size() != num_ops) {
+  if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
+      step.seen == kRetrials[step.num_retrials]) {
+    try_again(step);
+  }
+  if (step.state != State::kTimed || was_cut_ || step.seen < kWarmUps || recording_.size() != num_ops) {
     return 0;
   }
   step.times.recording = recording_;
@@ -146,20 +150,28 @@ StepPlans::StepId StepPlans::end_step() {
 
 void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_cost) {
   const auto found = steps_.find(id);
-  if (found != steps_.end() && found->second.state == State::kWhole) {
+  if (found != steps_.end() && found->second.state == State::kTimed) {
     found->second.times.kernels = std::move(kernels);
     costs_.job += (job_cost - costs_.job) / 8;
   }
 }
 
 void StepPlans::note_duration(Step& step, double seconds) {
-  if (step.state == State::kSettled || step.seen <= kWarmUps || (step.state == State::kWhole) == was_cut_) {
+  if (step.state == State::kTimed && step.seen >= kWarmUps + kTimed && !was_cut_) {
+    plan(step);
+  }
+  if (step.state != State::kTrial) {
     return;
   }
-  auto& durations = step.state == State::kWhole ? step.whole : step.cut;
-  durations.push_back(seconds);
-  if (durations.size() == kTrials) {
-    step.state == State::kWhole ? plan(step) : judge(step);
+  cut_from_now_on(step, !was_cut_); // in turn
+  if (step.seen > 2 * kWarmUps) {
+    (was_cut_ ? step.cut : step.whole).push_back(seconds);
+  }
+  const bool is_fair = std::min(step.cut.size(), step.whole.size()) >= kTrials;
+  if (is_fair) {
+    settle(step, median(step.cut) < median(step.whole) * (1 - kLeastGain / 2));
+  } else if (step.seen > 8 * kTrials) {
+    settle(step, step.is_cut); // another step's cuts, which begins with the same ops, leave it no choice
   }
 }
 
@@ -176,24 +188,41 @@ void StepPlans::plan(Step& step) {
     settle(step, false);
     return;
   }
-  cuts_.insert(step.cuts.begin(), step.cuts.end());
-  step.state = State::kCut;
+  step.state = State::kTrial;
   step.seen = 0;
-}
-
-void StepPlans::judge(Step& step) {
-  settle(step, median(step.cut) < median(step.whole) * (1 - kLeastGain / 2));
 }
 
 void StepPlans::settle(Step& step, bool cut) {
   static Counter& steps_cut = counter("StepsCut");
   static Counter& steps_whole = counter("StepsKeptWhole");
-  (cut ? steps_cut : steps_whole).add();
-  for (size_t i = 0; !cut && i < step.cuts.size(); ++i) {
-    cuts_.erase(step.cuts[i]);
+  static Counter& replanned = counter("StepsReplanned");
+  const bool is_first = step.num_retrials == 0;
+  if (is_first || cut != step.is_cut) {
+    (is_first ? cut ? steps_cut : steps_whole : replanned).add();
   }
-  step = {};
-  step.state = State::kSettled;
+  cut_from_now_on(step, cut);
+  Step settled;
+  settled.state = State::kSettled;
+  settled.is_cut = cut;
+  settled.num_retrials = step.num_retrials;
+  settled.cuts = std::move(step.cuts);
+  step = std::move(settled);
+}
+
+// At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
+void StepPlans::try_again(Step& step) {
+  const bool is_first = step.num_retrials++ == 0;
+  if (step.cuts.empty() && !is_first) {
+    return;
+  }
+  step.state = step.cuts.empty() ? State::kTimed : State::kTrial;
+  step.seen = 0;
+}
+
+void StepPlans::cut_from_now_on(const Step& step, bool cut) {
+  for (const StepId prefix : step.cuts) {
+    cut ? static_cast<void>(cuts_.insert(prefix)) : static_cast<void>(cuts_.erase(prefix));
+  }
 }
 
 } // namespace lazyplug

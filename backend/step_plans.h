@@ -36,9 +36,12 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // until it waits for a result itself, and is known by its ops.
 //
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
-// is then cut for a few times, and stays so only if it has indeed become
-// faster. Both are settled for good: a step is planned once, so the graphs that
-// are compiled for it are few. Counters: StepsCut, StepsKeptWhole.
+// is on trial: cut and whole in turn, and it stays cut only if that has indeed
+// been faster. Whoever disturbed the machine meanwhile would have decided for ever,
+// so there are a few more trials, ever later. Where it is cut is planned twice at
+// most, soon after it has first been seen, so that the graphs that are compiled for
+// it are few. Counters: StepsCut, StepsKeptWhole; StepsReplanned counts those that
+// a later trial has settled otherwise.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -46,11 +49,14 @@ class StepPlans {
   using StepId = uint64_t;               // never 0
   using Clock = std::function<double()>; // seconds
 
-  static constexpr size_t kTrials = 4;     // of a step whole, and of it cut
+  static constexpr size_t kTimed = 2;      // steps whose ops are timed before they are planned
+  static constexpr size_t kTrials = 5;     // of a step whole, and of it cut
   static constexpr size_t kWarmUps = 2;    // before they count: graphs are compiled
   static constexpr size_t kMaxSteps = 256; // further ones are never cut
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kQuiet = 16; // after so many settled steps, recording is not timed
+  // After how many steps one that is settled comes on trial again.
+  static constexpr size_t kRetrials[] = {12, 150, 2'000};
 
   StepPlans();
   explicit StepPlans(Clock now) : now_(std::move(now)) {}
@@ -81,10 +87,12 @@ class StepPlans {
   }
 
  private:
-  enum class State : uint8_t { kWhole, kCut, kSettled };
+  enum class State : uint8_t { kTimed, kTrial, kSettled };
   struct Step {
-    State state = State::kWhole;
+    State state = State::kTimed;
     size_t seen = 0; // in this state
+    size_t num_retrials = 0;
+    bool is_cut = false; // is settled so
     StepTimes times;
     std::vector<double> whole; // durations
     std::vector<double> cut;
@@ -94,8 +102,9 @@ class StepPlans {
   void begin_step();
   void note_duration(Step& step, double seconds);
   void plan(Step& step);
-  void judge(Step& step);
   void settle(Step& step, bool cut);
+  void try_again(Step& step);
+  void cut_from_now_on(const Step& step, bool cut);
 
   Clock now_;
   HandOverCosts costs_;

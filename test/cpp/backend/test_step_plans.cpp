@@ -85,7 +85,9 @@ class StepPlansTest : public testing::Test {
   }
 
   static constexpr double kKernels = 3e-3;
-  static constexpr size_t kSettled = 2 * (StepPlans::kWarmUps + StepPlans::kTrials) + 2;
+  // When a step has been timed, and has been on trial.
+  static constexpr size_t kPlanned = StepPlans::kWarmUps + StepPlans::kTimed;
+  static constexpr size_t kSettled = kPlanned + 2 * (StepPlans::kWarmUps + StepPlans::kTrials) + 1;
   double now_ = 100;
   bool may_overlap_ = true;
   size_t num_timed_ = 0;
@@ -94,21 +96,62 @@ class StepPlansTest : public testing::Test {
 
 TEST_F(StepPlansTest, StepThatComesAgainIsCutAndStaysSoIfItGains) {
   const int64_t before = settled("StepsCut");
-  EXPECT_EQ(run_steps(StepPlans::kWarmUps, 1), 0);
-  const size_t cuts = run_steps(kSettled, 1);
+  EXPECT_EQ(run_steps(kPlanned, 1), 0);
+  const size_t cuts = run_steps(kSettled - kPlanned, 1);
   EXPECT_GT(cuts, 1);
   EXPECT_EQ(settled("StepsCut"), before + 1);
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(run_step(1), cuts) << "the same for ever";
+  for (size_t i = 2; i < StepPlans::kRetrials[0]; ++i) {
+    EXPECT_EQ(run_step(1), cuts) << "the same until it is tried again";
   }
+  run_steps(5'000, 1);
+  EXPECT_EQ(run_step(1), cuts);
   EXPECT_EQ(settled("StepsCut"), before + 1);
 }
 
 TEST_F(StepPlansTest, CutsThatDoNotGainAreTakenBack) {
   const int64_t before = settled("StepsKeptWhole");
-  EXPECT_GT(run_steps(StepPlans::kWarmUps + StepPlans::kTrials + 2, 1, /*cut_gain=*/0), 0) << "on trial";
-  EXPECT_EQ(run_steps(kSettled, 1, /*cut_gain=*/0), 0);
+  run_steps(kPlanned, 1, /*cut_gain=*/0);
+  EXPECT_GT(run_step(1, /*cut_gain=*/0) + run_step(1, /*cut_gain=*/0), 0) << "on trial";
+  EXPECT_EQ(run_steps(kSettled - kPlanned, 1, /*cut_gain=*/0), 0);
   EXPECT_EQ(settled("StepsKeptWhole"), before + 1);
+}
+
+TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
+  const int64_t before = settled("StepsReplanned");
+  EXPECT_EQ(run_steps(kSettled, 1, /*cut_gain=*/-1), 0);
+  EXPECT_EQ(run_steps(StepPlans::kRetrials[0] - 2, 1), 0);
+  EXPECT_GT(run_steps(kSettled, 1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before + 1);
+  run_steps(StepPlans::kRetrials[1] + kSettled, 1, /*cut_gain=*/-1);
+  EXPECT_EQ(run_step(1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before + 2);
+}
+
+TEST_F(StepPlansTest, TrialsAreFew) {
+  run_steps(5'000, 1);
+  const int64_t before = settled("StepsReplanned");
+  EXPECT_GT(run_steps(5'000, 1, /*cut_gain=*/-1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before);
+}
+
+TEST_F(StepPlansTest, AStepThatAnothersCutsLeaveNoChoiceIsSettledAllTheSame) {
+  run_steps(kSettled, 1); // is cut
+  const auto run_longer = [this] {
+    for (size_t i = 0; i < kOps + 1; ++i) {
+      now_ += 1e-5;
+      plans_.note(1 + i, true);
+    }
+    now_ += kKernels;
+    if (const auto timed = plans_.end_step()) {
+      plans_.note_kernels(timed, std::vector<float>(kOps + 1, kKernels / kOps), 5e-6);
+    }
+    plans_.note_result();
+  };
+  const int64_t before = settled("StepsCut") + settled("StepsKeptWhole");
+  for (size_t i = 0; i < 20 * StepPlans::kTrials; ++i) {
+    run_longer();
+  }
+  EXPECT_LE(settled("StepsCut") + settled("StepsKeptWhole"), before + 1);
 }
 
 TEST_F(StepPlansTest, StepsThatTakeTurnsHavePlansOfTheirOwn) {
