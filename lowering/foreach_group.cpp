@@ -104,6 +104,9 @@ bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
   if (is_copy) {
     instruction.inputs[0] = lists[1];
   }
+  if (!writes && !returns_layouts(signature)) {
+    return false;
+  }
   instruction.out = writes ? lists[0] : add_fresh(id);
   if (writes) {
     write(instruction.out, id);
@@ -136,6 +139,18 @@ bool ForeachGroup::has_layouts(const Signature& signature, size_t num_lists) {
     all_fit = fits(i);
   }
   return all_fit;
+}
+
+// Whether what is new lies as the rows do. The CPU's kernels choose other strides for dimensions of size 1.
+bool ForeachGroup::returns_layouts(const Signature& signature) const {
+  return std::equal(
+      signature.outputs.begin(),
+      signature.outputs.end(),
+      layouts_.begin(),
+      layouts_.end(),
+      [](const Geometry& output, const Geometry* layout) {
+        return output.dtype == layout->dtype && output.sizes == layout->sizes && output.strides == layout->strides;
+      });
 }
 
 // The list that holds these values, perhaps a new one; none if they are in several, or in other places.

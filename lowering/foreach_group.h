@@ -71,6 +71,7 @@ class ForeachGroup {
 
   bool add_call(NodeId id, kernels::Opcode opcode);
   bool has_layouts(const Signature& signature, size_t num_lists);
+  bool returns_layouts(const Signature& signature) const;
   std::optional<uint8_t> list_of(c10::ArrayRef<Operand> operands);
   bool bind_numbers(const Node& node, kernels::Instruction& instruction);
   uint8_t add_fresh(NodeId id);

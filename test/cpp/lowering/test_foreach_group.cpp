@@ -17,7 +17,8 @@ class ForeachGroups : public testing::Test {
       const char* overload,
       std::vector<Values> lists,
       std::vector<c10::IValue> scalars,
-      const Geometry& layout) {
+      const Geometry& layout,
+      std::optional<Geometry> promised = {}) {
     const OpInfo& op = make_op(name, overload);
     const bool writes = op.writes();
     std::vector<ArgBinding> args;
@@ -33,7 +34,7 @@ class ForeachGroups : public testing::Test {
     std::vector<bool> written(writes ? operands.size() : 0);
     std::fill_n(written.begin(), writes ? num_rows : 0, true);
     auto signature = c10::make_intrusive<Signature>(
-        *make_signature(op, args, std::vector<Geometry>(writes ? 0 : num_rows, layout), written));
+        *make_signature(op, args, std::vector<Geometry>(writes ? 0 : num_rows, promised.value_or(layout)), written));
     signature->operands.assign(operands.size(), layout);
     last = trace.add_call(signature, operands, scalars, writes ? num_rows : 0, nullptr);
     Values results;
@@ -125,6 +126,18 @@ TEST_F(ForeachGroups, CallsThatDoNotFitLeaveTheGroupAsItIs) {
   add_relu(trace, {y[0]}, row);
   last = static_cast<NodeId>(trace.size() - 1);
   refuses("no call on lists");
+}
+
+TEST_F(ForeachGroups, WhatIsNewMustLieAsItIsPromised) {
+  ForeachGroup group(trace);
+  const Geometry weight = geometry_of(at::ones({2, 1, 2, 2}));
+  call("aten::_foreach_sqrt", "", {leaves(2)}, {}, weight);
+  EXPECT_TRUE(group.add(last));
+  const Geometry promised = geometry_of(at::ones({2, 2, 2, 1}).permute({0, 3, 1, 2}));
+  EXPECT_TRUE(promised.same_memory(weight.sizes, weight.strides));
+  const Values x = leaves(2);
+  call("aten::_foreach_sqrt", "", {x}, {}, weight, promised);
+  EXPECT_FALSE(group.add(last));
 }
 
 TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
