@@ -23,23 +23,29 @@ at::Tensor channels_last(c10::IntArrayRef sizes) {
 
 class ResultLayoutsTest : public BackendTest {
  protected:
-  // How a result of these sizes lies that a Meta kernel left contiguous.
+  // How a result of these sizes lies that a Meta kernel left contiguous. The arguments are the tensors and the others,
+  // each in their order.
   static Strides lay_out(
       const char* name,
       const char* overload,
       const std::vector<at::Tensor>& tensors,
       const c10::Stack& others,
       c10::IntArrayRef sizes) {
+    const OpInfo& op = op_info(name, overload);
     c10::Stack stack;
-    for (const at::Tensor& tensor : tensors) {
-      stack.push_back(
-          tensor.defined() ? c10::IValue(at::empty_strided(tensor.sizes(), tensor.strides(), on_lazy(at::kFloat)))
-                           : c10::IValue());
+    auto tensor = tensors.begin();
+    auto other = others.begin();
+    for (const ArgInfo& arg : op.args()) {
+      stack.push_back(arg.kind == ArgKind::kTensor ? on_device(*tensor++) : *other++);
     }
-    stack.insert(stack.end(), others.begin(), others.end());
     c10::Stack results = {plain(sizes)};
-    lay_out_as_cpu(read_call(op_info(name, overload), stack), stack, tensors, /*knows_loops=*/false, &results);
+    lay_out_as_cpu(read_call(op, stack), stack, tensors, /*knows_loops=*/false, &results);
     return Strides(results[0].toTensor().strides());
+  }
+
+  static c10::IValue on_device(const at::Tensor& tensor) {
+    return tensor.defined() ? c10::IValue(at::empty_strided(tensor.sizes(), tensor.strides(), on_lazy(at::kFloat)))
+                            : c10::IValue();
   }
 
   static Strides convolve(const at::Tensor& image, const at::Tensor& weight, c10::IntArrayRef sizes) {
