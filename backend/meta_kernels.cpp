@@ -143,8 +143,7 @@ bool may_be_told(const OpInfo& op) {
   const auto& args = op.args();
   const bool any_out = std::any_of(args.begin(), args.end(), [](const ArgInfo& arg) { return arg.out; });
   return op.is_aten() && !any_out &&
-         (!op.writes() || is_structured(op) || shape_rule(op) || only_tensor(op) >= 0 ||
-          op.is_foreach());
+         (!op.writes() || is_structured(op) || shape_rule(op) || only_tensor(op) >= 0 || op.is_foreach());
 }
 
 // Kernels that have nothing to do may, although the schema says that they do not.
