@@ -22,8 +22,12 @@ constexpr std::array kDependent = {
     "linalg",
     "svd",
     "cholesky",
-    "lu_",
-    "qr",
+    "::lu_",
+    "_lu_with_info",
+    "::qr",
+    "geqrf",
+    "orgqr",
+    "ormqr",
     "solve",
     "inverse",
     "lstm",
@@ -65,12 +69,15 @@ float light_work(const Signature& signature) {
     return kHeavy;
   }
   std::array<double, 3> largest{1, 1, 1};
+  double total = 0;
   for (const auto* layouts : {&signature.operands, &signature.outputs}) {
     for (const Geometry& layout : *layouts) {
       insert(largest, static_cast<double>(layout.numel()));
+      total += static_cast<double>(layout.numel());
     }
   }
-  if (largest[0] >= static_cast<double>(at::internal::GRAIN_SIZE)) {
+  const double at_once = signature.op->is_foreach() ? total : largest[0]; // what one loop goes through
+  if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
     return kHeavy;
   }
   return has_part(name, kProducts) ? product_work(largest) : 0;

@@ -27,6 +27,13 @@ TEST(LightCalls, PointwiseCallsAreLightBelowTheGrainOfParallelLoops) {
   EXPECT_GT(relu_work(at::internal::GRAIN_SIZE), light_limit(1));
 }
 
+TEST(LightCalls, CallsOnListsAreMeasuredByAllTheirTensors) {
+  const OpInfo& sqrt = make_op("aten::_foreach_sqrt");
+  EXPECT_EQ(work_of(sqrt, {floats({100}), floats({100})}, floats({100})), 0);
+  const Geometry half = floats({at::internal::GRAIN_SIZE / 2});
+  EXPECT_GT(work_of(sqrt, {half, half}, floats({1})), light_limit(1));
+}
+
 TEST(LightCalls, ProductsAreMeasuredByTheirMultiplications) {
   const OpInfo& mm = make_op("aten::mm");
   EXPECT_FLOAT_EQ(work_of(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);
@@ -41,6 +48,9 @@ TEST(LightCalls, AreFewerTheMoreThreadsThereAre) {
 TEST(LightCalls, ResultsThatDependOnThreadsAndOpsOfOthersAreHeavy) {
   const OpInfo& dependent = make_op("aten::native_layer_norm_backward");
   EXPECT_GT(work_of(dependent, {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_GT(work_of(make_op("aten::geqrf"), {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_EQ(work_of(make_op("aten::sqrt"), {floats({2})}, floats({2})), 0) << "holds the letters of another op";
+  EXPECT_EQ(work_of(make_op("aten::gelu_backward"), {floats({2})}, floats({2})), 0);
   const OpInfo& foreign = make_op("lazyplug_test::watch");
   EXPECT_GT(work_of(foreign, {floats({2})}, floats({2})), light_limit(1));
 }
