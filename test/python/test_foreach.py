@@ -89,6 +89,7 @@ def adam_like(params, grads, moments, squares, step):
     return denominators
 
 
+@pytest.mark.own_schedule("counts graphs")
 @pytest.mark.parametrize("layout", (torch.contiguous_format, torch.channels_last), ids=str)
 @pytest.mark.parametrize("keep", (False, True), ids=("temporary", "kept"))
 def test_an_optimizers_step_is_one_kernel(layout, keep):
@@ -108,6 +109,7 @@ def test_an_optimizers_step_is_one_kernel(layout, keep):
         assert_same(results[DEVICE][4], results["cpu"][4])
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_graphs_show_the_kernel():
     lists = [parameters(DEVICE) for _ in range(4)]
     torch_lazyplug.mark_step(wait=True)
@@ -116,6 +118,7 @@ def test_graphs_show_the_kernel():
     assert text.count("lazyplug::tile_program") == 1 and "_foreach" not in text
 
 
+@pytest.mark.own_schedule("counts graphs")
 def test_numbers_are_inputs():
     """A learning rate that changes compiles nothing."""
     params, grads = parameters(DEVICE), parameters(DEVICE)
