@@ -14,6 +14,9 @@ namespace {
 constexpr double kLeastGain = 0.1;
 constexpr double kLeastSaving = 2e-5;
 constexpr size_t kMaxCuts = 32;
+// Steps of a trial that are cut, or whole, one after the other. The first of them does not count: what the step before
+// has left to the worker falls into it.
+constexpr size_t kBlock = 4;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -160,12 +163,16 @@ void StepPlans::note_duration(Step& step, double seconds) {
   if (step.state == State::kTimed && step.seen >= kWarmUps + kTimed && !was_cut_) {
     plan(step);
   }
-  if (step.state != State::kTrial) {
+  if (step.state != State::kTrial || step.seen == 0) {
     return;
   }
-  cut_from_now_on(step, !was_cut_); // in turn
-  if (step.seen > 2 * kWarmUps) {
+  const size_t place = (step.seen - 1) % kBlock;
+  const bool is_warm = step.seen > kBlock; // graphs have been compiled
+  if (is_warm && place != 0) {
     (was_cut_ ? step.cut : step.whole).push_back(seconds);
+  }
+  if (place == kBlock - 1) {
+    cut_from_now_on(step, !was_cut_);
   }
   const bool is_fair = std::min(step.cut.size(), step.whole.size()) >= kTrials;
   if (is_fair) {
@@ -188,6 +195,7 @@ void StepPlans::plan(Step& step) {
     settle(step, false);
     return;
   }
+  cut_from_now_on(step, true);
   step.state = State::kTrial;
   step.seen = 0;
 }

@@ -87,7 +87,7 @@ class StepPlansTest : public testing::Test {
   static constexpr double kKernels = 3e-3;
   // When a step has been timed, and has been on trial.
   static constexpr size_t kPlanned = StepPlans::kWarmUps + StepPlans::kTimed;
-  static constexpr size_t kSettled = kPlanned + 2 * (StepPlans::kWarmUps + StepPlans::kTrials) + 1;
+  static constexpr size_t kSettled = kPlanned + 21;
   double now_ = 100;
   bool may_overlap_ = true;
   size_t num_timed_ = 0;
