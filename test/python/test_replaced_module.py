@@ -22,7 +22,7 @@ from helpers import run_fresh
 
 import torch_lazyplug
 
-pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("its programs extract a graph that is pending as a whole")]
+pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("extracts graphs that are pending as a whole")]
 
 MODULES = ["", *(f".{module.name}" for module in pkgutil.iter_modules(torch._lazy.__path__))]
 
