@@ -38,10 +38,8 @@ def gaussian_process_with_adam(device):
     optimizer = torch.optim.Adam(process.parameters(), lr=0.01)
 
     def step():
-        optimizer.zero_grad()
         loss = process(x, y)
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step

@@ -145,10 +145,7 @@ def a2c(device):
         advantage = torch.stack(targets) - torch.stack(values)
         policy_loss = -(torch.stack(log_probs) * advantage.detach()).mean()
         loss = policy_loss + 0.5 * advantage.square().mean() - 0.01 * torch.stack(entropies).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
+        descend(optimizer, loss, max_norm=0.5)
         return loss.item()
 
     return step
@@ -240,10 +237,7 @@ def ppo(device):
                 part = advantage[chosen]
                 gain = torch.min(ratio * part, ratio.clamp(0.8, 1.2) * part).mean()
                 loss = 0.5 * F.mse_loss(value, returns[chosen]) - gain - 0.01 * distribution.entropy().mean()
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-                optimizer.step()
+                descend(optimizer, loss, max_norm=0.5)
         return loss.item()
 
     return step
@@ -282,16 +276,12 @@ def soft_actor_critic(device):
             later, log_prob = actor(following)
             wanted = rewards + 0.99 * (torch.min(*judge(targets, following, later)) - 0.2 * log_prob)
         loss = sum(F.mse_loss(values, wanted) for values in judge(critics, states, actions))
-        critic_optimizer.zero_grad()
-        loss.backward()
-        critic_optimizer.step()
+        descend(critic_optimizer, loss)
 
     def update_actor(states):
         actions, log_prob = actor(states)
         loss = (0.2 * log_prob - torch.min(*judge(critics, states, actions))).mean()
-        actor_optimizer.zero_grad()
-        loss.backward()
-        actor_optimizer.step()
+        descend(actor_optimizer, loss)
 
     @torch.no_grad()
     def follow():

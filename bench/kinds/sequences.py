@@ -57,10 +57,7 @@ def gru_language_model(device):
         text = torch.randint(80, (17, 8)).to(device)
         states, state = gru(embed(text[:-1]), state.detach())
         loss = F.cross_entropy(head(states).flatten(0, 1), text[1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
+        descend(optimizer, loss, max_norm=1.0)
         steps += 1
         return math.exp(loss.item()) if steps % 10 == 0 else None
 

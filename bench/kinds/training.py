@@ -90,10 +90,7 @@ def clipped_gradients(device):
     def step():
         x, y = batch(device)
         loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
+        norm = descend(optimizer, loss, max_norm=0.5)
         return loss.item(), norm.item()
 
     return step
