@@ -102,3 +102,13 @@ def blocking():
     torch_lazyplug.config.set_launch_blocking(True)
     yield
     torch_lazyplug.config.set_launch_blocking(False)
+
+
+@pytest.fixture
+def forced():
+    """Forces ops to the CPU for the length of a test."""
+    import torch_lazyplug
+
+    before = torch_lazyplug.config.get_force_fallback()
+    yield torch_lazyplug.config.set_force_fallback
+    torch_lazyplug.config.set_force_fallback(before)

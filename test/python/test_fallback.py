@@ -161,16 +161,6 @@ def test_sparse_and_quantized_are_refused_or_right():
 # Forced --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def forced():
-    """Forces ops to the CPU for the length of a test."""
-    import torch_lazyplug
-
-    before = torch_lazyplug.config.get_force_fallback()
-    yield torch_lazyplug.config.set_force_fallback
-    torch_lazyplug.config.set_force_fallback(before)
-
-
 def forced_program(x, y):
     a = x + y
     b = a.sigmoid()

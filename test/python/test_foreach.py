@@ -197,13 +197,11 @@ def test_errors_of_numbers():
     assert_same(tensors, parameters("cpu"))
 
 
-def test_forced_fallback():
+def test_forced_fallback(forced):
     tensors = parameters(DEVICE)
-    before = torch_lazyplug.config.get_force_fallback()
-    torch_lazyplug.config.set_force_fallback("aten::_foreach_add_")
+    forced("aten::_foreach_add_")
     with work() as done:
         torch._foreach_add_(tensors, 1.0)
-    torch_lazyplug.config.set_force_fallback(before)
     assert done.fallbacks == 1 and tensors[0]._version == 1
     expected = parameters("cpu")
     torch._foreach_add_(expected, 1.0)
