@@ -122,6 +122,7 @@ c10::intrusive_ptr<Signature> make_signature(
       return nullptr;
     }
   }
+  signature->shares_written = call.any_shared_storage;
   signature->kernel_version = call.kernel_version;
   signature->number_ranges = call.ranges.word();
   signature->default_dtype = c10::get_default_dtype_as_scalartype();

@@ -36,7 +36,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // until it waits for a result itself, and is known by its ops.
 //
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
-// is on trial: cut and whole in turn, and it stays cut only if that has indeed
+// is on trial: cut and whole by turns, and it stays cut only if that has indeed
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
 // so there are a few more trials, ever later. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for

@@ -50,13 +50,6 @@ bool is_unseen(const FailurePtr& failure) {
 
 } // namespace
 
-bool any_shared(c10::ArrayRef<TensorArg> args) {
-  CallStorages storages;
-  return std::any_of(args.begin(), args.end(), [&](const TensorArg& arg) {
-    return arg.storage && storages.add(*arg.storage, arg.written);
-  });
-}
-
 StreamContext::StreamContext(DeviceContext& context, c10::StreamId id)
     : context_(context),
       device_(context.device().index()),
@@ -81,7 +74,9 @@ Outputs StreamContext::record(
   }
   Written written;
   if (!signature->written.empty()) {
-    keep_identities(args, operands);
+    if (signature->shares_written) {
+      keep_identities(args, operands);
+    }
     written = written_storages(args);
   }
   const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
@@ -102,9 +97,6 @@ Outputs StreamContext::record(
 // Kernels that write ask whether two arguments are one tensor. One tensor that
 // is read twice becomes one operand, and different tensors different ones.
 void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands) {
-  if (!any_shared(args)) {
-    return;
-  }
   for (size_t i = 0; i < args.size(); ++i) {
     for (size_t j = 0; args[i].tensor && j < i; ++j) {
       if (!args[j].tensor || !(args[i].written || args[j].written) || !(operands[i].value == operands[j].value)) {

@@ -32,8 +32,6 @@ T apply(T a, T b, T c, T s) {
   switch (kOpcode) {
     case Opcode::kCopy:
       return a;
-    case Opcode::kFill:
-      return s;
     case Opcode::kNeg:
       return -a;
     case Opcode::kAbs:
@@ -72,7 +70,7 @@ template <Opcode kOpcode, int kInputs, typename T>
 void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    out[i] = apply<kOpcode>(kInputs > 0 ? a[i] : T(0), kInputs > 1 ? b[i] : T(0), kInputs > 2 ? c[i] : T(0), s);
+    out[i] = apply<kOpcode>(a[i], kInputs > 1 ? b[i] : T(0), kInputs > 2 ? c[i] : T(0), s);
   }
 }
 
@@ -100,7 +98,6 @@ template <typename T>
 const Loops<T>& loops() {
   static constexpr Loops<T> table = {
       {loop<Opcode::kCopy, 1, T>,
-       loop<Opcode::kFill, 0, T>,
        loop<Opcode::kNeg, 1, T>,
        loop<Opcode::kAbs, 1, T>,
        sqrt,

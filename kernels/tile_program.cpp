@@ -21,7 +21,6 @@ struct Traits {
 
 constexpr std::array<Traits, kNumOpcodes> kTraits{{
     {"copy", 1, false},
-    {"fill", 0, true},
     {"neg", 1, false},
     {"abs", 1, false},
     {"sqrt", 1, false},

@@ -16,7 +16,6 @@ namespace lazyplug::kernels {
 // kernels of PyTorch round: where those use a fused multiply-add, these do.
 enum class Opcode : uint8_t {
   kCopy,       // a
-  kFill,       // s
   kNeg,        // -a
   kAbs,        // |a|
   kSqrt,       // of a
@@ -35,7 +34,7 @@ enum class Opcode : uint8_t {
   // not.
   kLerp,
 };
-constexpr size_t kNumOpcodes = 17;
+constexpr size_t kNumOpcodes = 16;
 
 // Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
 using Slot = uint8_t;

@@ -61,7 +61,7 @@ bool is_real(const c10::IValue& number) {
 } // namespace
 
 bool ForeachGroup::add(NodeId id) {
-  const Node& node = trace_.node(id);
+  const Node& node = trace_->node(id);
   if (node.kind != NodeKind::kCall || !node.signature->op->is_foreach()) {
     return false;
   }
@@ -70,19 +70,12 @@ bool ForeachGroup::add(NodeId id) {
   if (!opcode || !extended.add_call(id, *opcode)) {
     return false;
   }
-  nodes_ = std::move(extended.nodes_);
-  layouts_ = std::move(extended.layouts_);
-  dtype_ = extended.dtype_;
-  lists_ = std::move(extended.lists_);
-  numbers_ = std::move(extended.numbers_);
-  instructions_ = std::move(extended.instructions_);
-  places_ = std::move(extended.places_);
-  reads_ = std::move(extended.reads_);
+  *this = std::move(extended);
   return true;
 }
 
 bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
-  const Node& node = trace_.node(id);
+  const Node& node = trace_->node(id);
   const Signature& signature = *node.signature;
   const bool writes = !signature.written.empty();
   kernels::Instruction instruction{opcode, 0};
@@ -94,7 +87,7 @@ bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
   }
   std::vector<uint8_t> lists;
   for (size_t i = 0; i < num_lists; ++i) {
-    const auto list = list_of(trace_.operands(node).slice(i * num_rows(), num_rows()));
+    const auto list = list_of(trace_->operands(node).slice(i * num_rows(), num_rows()));
     if (!list) {
       return false;
     }
@@ -182,7 +175,7 @@ std::optional<uint8_t> ForeachGroup::list_of(c10::ArrayRef<Operand> operands) {
 }
 
 bool ForeachGroup::bind_numbers(const Node& node, kernels::Instruction& instruction) {
-  const auto scalars = trace_.scalars(node);
+  const auto scalars = trace_->scalars(node);
   if (scalars.size() != (kernels::takes_number(instruction.opcode) ? 1 : 0)) {
     return false;
   }

@@ -29,7 +29,7 @@ class ForeachGroup {
     bool is_list;
   };
 
-  explicit ForeachGroup(const Trace& trace) : trace_(trace) {}
+  explicit ForeachGroup(const Trace& trace) : trace_(&trace) {}
 
   // Takes the call in, unless it is none that fits. It comes after those that are in.
   bool add(NodeId id);
@@ -51,9 +51,6 @@ class ForeachGroup {
   }
   // How often the nodes of the group read a value.
   size_t num_reads(Value value) const;
-  const Geometry& layout(size_t row) const {
-    return *layouts_[row];
-  }
   // The program on the lists `with_memory`, in their order; the others are its further slots. Its numbers are
   // those of the group, single ones before lists.
   kernels::Program program(const std::vector<uint8_t>& with_memory) const;
@@ -78,7 +75,7 @@ class ForeachGroup {
   void write(uint8_t list, NodeId id);
   uint8_t place_of_number(size_t index) const;
 
-  const Trace& trace_;
+  const Trace* trace_;
   std::vector<NodeId> nodes_;
   std::vector<const Geometry*> layouts_; // of the rows
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;

@@ -74,6 +74,7 @@ struct Signature : c10::intrusive_ptr_target {
   bool takes_float_numbers = false;
   // True for operands that the call writes; empty if it writes none.
   std::vector<bool> written;
+  bool shares_written = false; // some operand is, or overlaps, memory that another one is to write
 
   bool writes_operand(size_t i) const {
     return !written.empty() && written[i];
