@@ -115,6 +115,7 @@ std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
     return std::nullopt;
   }
   hits.add();
+  call.draw_seed();
   SignaturePtr signature = expected; // what is expected changes
   Outputs outputs = record_locked(stream, signature, call.tensors(), call.scalars(), lock);
   return Predicted{std::move(signature), std::move(outputs)};

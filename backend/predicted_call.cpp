@@ -4,6 +4,7 @@
 
 #include "backend/device_context.h"
 #include "common/config.h"
+#include "device/generator.h"
 #include "device/runtime.h"
 
 namespace lazyplug {
@@ -79,7 +80,7 @@ bool PredictedCall::add(const c10::IValue& value) {
     case ArgBinding::Kind::kScalar:
       return add_scalar(value, binding.constant);
     case ArgBinding::Kind::kGenerator:
-      return false; // its seed must be drawn
+      return add_generator(value);
   }
   return false;
 }
@@ -170,6 +171,24 @@ bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& exa
   scalars_.push_back(scalar);
   ranges_.add(scalar);
   return true;
+}
+
+bool PredictedCall::add_generator(const c10::IValue& value) {
+  if (!value.isNone()) {
+    generator_ = value.toGenerator();
+    if (generator_->device() != context_.device()) {
+      return false; // an error
+    }
+  }
+  seed_ = scalars_.size();
+  scalars_.emplace_back();
+  return true;
+}
+
+void PredictedCall::draw_seed() {
+  if (seed_) {
+    scalars_[*seed_] = static_cast<int64_t>(next_random_ticket(generator_, context_.device().index()));
+  }
 }
 
 } // namespace lazyplug

@@ -65,6 +65,9 @@ class PredictedCall {
     return value ? add(*value) : add_none();
   }
 
+  // Takes the ticket of a random call, when it is sure to be made.
+  void draw_seed();
+
   c10::ArrayRef<TensorArg> tensors() const {
     return tensors_;
   }
@@ -81,6 +84,7 @@ class PredictedCall {
   bool add_operand(const at::Tensor& tensor);
   bool add_operands(const c10::IValue& list, uint32_t count);
   bool add_scalar(const c10::IValue& scalar, const c10::IValue& example);
+  bool add_generator(const c10::IValue& value);
 
   const Signature& signature_;
   const DeviceContext& context_;
@@ -89,6 +93,8 @@ class PredictedCall {
   c10::SmallVector<TensorArg, 8> tensors_;
   CallStorages storages_; // if the call writes
   c10::SmallVector<c10::IValue, 4> scalars_;
+  std::optional<size_t> seed_; // which scalar
+  std::optional<at::Generator> generator_;
 };
 
 } // namespace lazyplug

@@ -10,6 +10,7 @@
 #include "backend/fast_ops.h"
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
+#include "backend/native/recurrent.h"
 #include "backend/op_registry.h"
 #include "backend/sync_cause.h"
 #include "backend/traced_ops.h"
@@ -68,7 +69,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", native::native_dropout);
   m.impl("_scaled_dot_product_fused_attention_overrideable", native::fused_attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", native::fused_attention_backward);
-  m.impl("lstm.input", native::lstm);
+  native::register_recurrent_ops(m);
   m.impl("_thnn_fused_lstm_cell", native::fused_lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", native::fused_lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", native::fused_gru_cell);
@@ -77,8 +78,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   register_fast_autograd(m);
-  // Made of ops that can be differentiated.
-  m.impl("lstm.input", native::lstm);
+  native::register_recurrent_ops(m);
   m.impl("contiguous", native::contiguous);
   m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());
 }

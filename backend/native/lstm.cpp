@@ -6,9 +6,10 @@
 
 #include "backend/lazy_storage.h"
 #include "backend/native/kernels.h"
+#include "backend/native/recurrent.h"
 #include "device/runtime.h"
 
-// lstm takes the path that it takes on the CPU, where oneDNN runs whole layers.
+// lstm takes the path that it takes on the CPU, where oneDNN runs whole layers if it can.
 namespace lazyplug::native {
 namespace {
 
@@ -37,18 +38,9 @@ bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList p
          hx[0].sizes() == hx[1].sizes(); // no projections
 }
 
-struct Layers {
-  at::TensorList params;
-  bool has_biases;
-  int64_t num_layers;
-  double dropout;
-  bool train;
-  bool bidirectional;
+struct Layers : Recurrent {
   bool batch_first;
 
-  int64_t directions() const {
-    return bidirectional ? 2 : 1;
-  }
   // Of one direction of one layer: two weights and two biases.
   std::array<at::Tensor, 4> params_of(int64_t index) const {
     const int64_t first = index * (has_biases ? 4 : 2);
@@ -188,10 +180,34 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool train,
     bool bidirectional,
     bool batch_first) {
-  if (!can_run_layers(input, hx, params)) {
+  const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
+  if (can_run_layers(input, hx, params)) {
+    return run_layers({network, batch_first}, input, hx);
+  }
+  const at::Tensor steps_first = batch_first ? input.transpose(0, 1) : input;
+  if (hx.size() != 2 || !can_run_recurrent(network, steps_first, hx.vec())) {
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   }
-  return run_layers({params, has_biases, num_layers, dropout, train, bidirectional, batch_first}, input, hx);
+  auto [output, state] = run_recurrent(RecurrentCell::kLstm, network, steps_first, hx.vec());
+  return {batch_first ? output.transpose_(0, 1) : output, state[0], state[1]};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_packed(
+    const at::Tensor& data,
+    const at::Tensor& batch_sizes,
+    at::TensorList hx,
+    at::TensorList params,
+    bool has_biases,
+    int64_t num_layers,
+    double dropout,
+    bool train,
+    bool bidirectional) {
+  const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
+  if (hx.size() != 2 || !can_run_packed(network, data, batch_sizes, hx.vec())) {
+    return at::native::lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional);
+  }
+  auto [output, state] = run_packed(RecurrentCell::kLstm, network, data, batch_sizes, hx.vec());
+  return {output, state[0], state[1]};
 }
 
 } // namespace lazyplug::native

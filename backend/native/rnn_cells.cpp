@@ -2,9 +2,10 @@
 
 #include "backend/native/kernels.h"
 
-// PyTorch's LSTM and GRU ask an accelerator for fused cells, which have no CPU
-// kernels. Here they are in ops that can be recorded. The workspace is whatever
-// the backward pass needs; its layout is private to this file.
+// PyTorch's LSTMCell and GRUCell ask an accelerator for fused cells, which have no
+// CPU kernels. Here they are in ops that can be recorded, and that round as the
+// CPU's cells do. The workspace is whatever the backward pass needs; its layout is
+// private to this file.
 //
 // Gate order and formulas: torch.nn.LSTMCell and torch.nn.GRUCell.
 namespace lazyplug::native {
@@ -93,7 +94,7 @@ fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, 
   const auto saved = workspace.chunk(5, 1);
   const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
   const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
-  const at::Tensor grad_candidate = tanh_grad(grad_hy * (1 - update), candidate);
+  const at::Tensor grad_candidate = tanh_grad(grad_hy - grad_hy * update, candidate);
   const at::Tensor grad_reset = sigmoid_grad(grad_candidate * hidden, reset);
   const at::Tensor grad_input = at::cat({grad_reset, grad_update, grad_candidate}, 1);
   const at::Tensor grad_hidden = at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);

@@ -82,6 +82,7 @@ def reinforce(device):
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
 
     def step():
+        """As many moves each time, however the games go."""
         state, rewards, log_probs = environment.reset(), [], []
         for _ in range(25):
             distribution = Categorical(logits=policy(torch.tensor(state, device=device)))
@@ -89,8 +90,7 @@ def reinforce(device):
             log_probs.append(distribution.log_prob(action))
             state, reward, done = environment.step(action.item())
             rewards.append(reward)
-            if done:
-                break
+            state = environment.reset() if done else state
         returns = torch.tensor(discounted(rewards), device=device)
         returns = (returns - returns.mean()) / (returns.std() + 1e-6)
         loss = -(torch.stack(log_probs) * returns).sum()

@@ -37,7 +37,8 @@ def test_repetition_is_predicted():
     for _ in range(3):
         assert torch.equal(step(lazy).cpu(), step(x))
     assert metrics.counter_value("NodesRecorded") == 12
-    assert predicted() == 4  # the last step: the second one was the first to follow a known graph
+    # The last step, and the last call of the second one: it was the first to follow a known graph.
+    assert predicted() == 5
     assert metrics.counter_value("Compile") == 1
 
 
@@ -174,6 +175,33 @@ def test_random_ops_draw_new_numbers():
     x = torch.ones(1000, device=DEVICE)
     draws = [torch.nn.functional.dropout(x, 0.5).cpu() for _ in range(5)]
     assert all(not torch.equal(a, b) for a, b in zip(draws, draws[1:], strict=False))
+
+
+@pytest.mark.own_schedule("counts predictions")
+def test_random_calls_are_predicted_and_draw_what_others_draw():
+    """With the default generator, one of the user's own, and one that is refused."""
+
+    def draw():
+        torch.manual_seed(3)
+        generator = torch.Generator(DEVICE).manual_seed(4)
+        x = torch.zeros(100, device=DEVICE)
+        draws = []
+        for _ in range(6):
+            y = x + 1
+            draws += [torch.bernoulli(y / 2), y.uniform_(1, 2, generator=generator), torch.dropout(y, 0.5, True)]
+            draws[-1].sum().item()
+        return torch.stack(draws).cpu()
+
+    drawn = draw()
+    metrics.reset()
+    assert torch.equal(draw(), drawn)
+    random_ops = sum(metrics.counter_value(f"lazy::{op}") for op in ("bernoulli", "uniform_", "bernoulli_"))
+    assert random_ops == 18
+    assert predicted() > metrics.counter_value("NodesRecorded") - 12
+    config.set_reuse_ir(False)
+    assert torch.equal(draw(), drawn)
+    with pytest.raises(RuntimeError, match="Expected a 'lazy' device type for generator but found 'cpu'"):
+        torch.zeros(100, device=DEVICE).uniform_(1, 2, generator=torch.Generator())
 
 
 @pytest.mark.own_schedule("counts predictions")

@@ -157,7 +157,7 @@ TEST_F(MakeSignatureTest, CallsArePredictableIfTheSignatureTellsThemApart) {
   const c10::Stack result = {on_meta({2, 3})};
   EXPECT_TRUE(make_add(result[0])->predictable);
   EXPECT_FALSE(make("aten::add", "Tensor", {x, y, 1}, result, /*is_silent=*/false)->predictable);
-  EXPECT_FALSE(make("aten::uniform_", "", {x, 0.0, 1.0, c10::IValue()}, result)->predictable) << "it needs a ticket";
+  EXPECT_TRUE(make("aten::uniform_", "", {x, 0.0, 1.0, c10::IValue()}, result)->predictable);
   EXPECT_FALSE(make("aten::add_", "Tensor", {x, x, 1}, result)->predictable) << "where they overlap is not in it";
   EXPECT_TRUE(make(
                   "aten::ones",

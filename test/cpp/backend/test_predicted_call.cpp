@@ -145,7 +145,26 @@ TEST_F(PredictedCallTest, SomeSignaturesPredictNothing) {
   EXPECT_TRUE(fits(add, {x, y, 1}));
   add->superseded.value = true;
   EXPECT_FALSE(fits(add, {x, y, 1}));
-  EXPECT_FALSE(fits(signature_of("aten::uniform_", "", {x, 0.0, 1.0, c10::IValue()}), {x, 0.0, 1.0, c10::IValue()}));
+}
+
+TEST_F(PredictedCallTest, RandomCallsDrawATicketOfTheirGenerator) {
+  const c10::Stack arguments = {x, 0.0, 1.0, c10::IValue()};
+  const SignaturePtr uniform = signature_of("aten::uniform_", "", arguments);
+  EXPECT_TRUE(fits(uniform, arguments));
+  at::Generator own = at::globalContext().defaultGenerator(lazy_device(0)).clone();
+  EXPECT_TRUE(fits(uniform, {x, 0.0, 1.0, own}));
+  EXPECT_FALSE(fits(uniform, {x, 0.0, 1.0, at::globalContext().defaultGenerator(at::kCPU)})) << "an error";
+  const auto draw = [&] {
+    PredictedCall call(*uniform, DeviceContext::get(0));
+    EXPECT_TRUE(call.begin() && call.add(x) && call.add(0.0) && call.add(1.0) && call.add(c10::IValue(own)));
+    call.draw_seed();
+    return call.scalars().back().toInt();
+  };
+  own.set_current_seed(7);
+  const int64_t first = draw();
+  EXPECT_NE(draw(), first);
+  own.set_current_seed(7);
+  EXPECT_EQ(draw(), first);
 }
 
 } // namespace

@@ -96,5 +96,29 @@ TEST(Prediction, EqualPiecesOfAStepAreToldApartByWhatCameBefore) {
   EXPECT_EQ(step(), 8);
 }
 
+TEST(Prediction, ThreeKnownCallsTellWhereAProgramGoesOn) {
+  Prediction prediction;
+  run(prediction, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(run(prediction, {7, 8, 3, 4, 5, 6}), 1) << "all after 3, 4, 5";
+  EXPECT_EQ(run(prediction, {9, 3, 4, 5, 6}), 1) << "in another place, and after another program";
+  EXPECT_EQ(run(prediction, {10, 11, 12, 13}), 0);
+}
+
+TEST(Prediction, OfEqualRunsInAProgramTheFirstIsExpected) {
+  Prediction prediction;
+  run(prediction, {1, 2, 3, 4, 1, 2, 3, 5});
+  EXPECT_EQ(run(prediction, {6, 1, 2, 3, 4, 1, 2, 3, 5}), 5);
+}
+
+TEST(Prediction, AProgramThatWasFoundOnTheWayIsExpectedInThisPlaceFromNowOn) {
+  Prediction prediction;
+  run(prediction, {1, 2, 3, 4});
+  run(prediction, {1, 2, 3, 4});
+  run(prediction, {5, 6});
+  EXPECT_EQ(run(prediction, {1, 2, 3, 4}), 1);
+  run(prediction, {5, 6});
+  EXPECT_EQ(run(prediction, {1, 2, 3, 4}), 4);
+}
+
 } // namespace
 } // namespace lazyplug

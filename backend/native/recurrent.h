@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <vector>
+
+namespace lazyplug::native {
+
+// A recurrent network, as torch.nn lists its parameters.
+struct Recurrent {
+  at::TensorList params;
+  bool has_biases;
+  int64_t num_layers;
+  double dropout;
+  bool train;
+  bool bidirectional;
+
+  int64_t directions() const {
+    return bidirectional ? 2 : 1;
+  }
+};
+
+// The hidden state, and for an LSTM the cell state: of a layer in one direction, or of all of them, stacked.
+using RecurrentState = std::vector<at::Tensor>;
+
+enum class RecurrentCell { kTanh, kRelu, kLstm, kGru };
+
+struct RecurrentResult {
+  at::Tensor output;
+  RecurrentState state;
+};
+
+// PyTorch asks devices for fused cells, step by step. On the CPU it multiplies the inputs of all steps at once, and
+// makes cells of ops that round, and can be differentiated, as what they are. These networks do as it does on the CPU,
+// op by op.
+//
+// Whether they can: nothing is missing or elsewhere, about which PyTorch's own kernel complains.
+bool can_run_recurrent(const Recurrent& network, const at::Tensor& input, const RecurrentState& state);
+bool can_run_packed(
+    const Recurrent& network,
+    const at::Tensor& data,
+    const at::Tensor& batch_sizes,
+    const RecurrentState& state);
+
+// `input`: [steps, batch, features]. Returns [steps, batch, hidden features of all directions].
+RecurrentResult
+run_recurrent(RecurrentCell cell, const Recurrent& network, at::Tensor input, const RecurrentState& state);
+
+// `data`: [sum of batch sizes, features], step by step; the batch sizes, on the CPU, never grow.
+RecurrentResult run_packed(
+    RecurrentCell cell,
+    const Recurrent& network,
+    at::Tensor data,
+    const at::Tensor& batch_sizes,
+    const RecurrentState& state);
+
+// The recurrent networks of torch.nn, padded and packed.
+void register_recurrent_ops(torch::Library& library);
+
+} // namespace lazyplug::native

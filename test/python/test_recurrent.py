@@ -1,0 +1,167 @@
+"""Recurrent networks are computed as on the CPU: the same ops, so the same bits, and gradients of gradients."""
+
+import copy
+
+import pytest
+import torch
+from helpers import DEVICE, work
+from torch import nn
+from torch.nn.utils import rnn
+
+from torch_lazyplug import metrics
+
+KINDS = {
+    "tanh": nn.RNN,
+    "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+}
+SETTINGS = {
+    "plain": {},
+    "batch_first": {"batch_first": True},
+    "deep": {"num_layers": 3},
+    "bidirectional": {"num_layers": 2, "bidirectional": True},
+    "no_bias": {"bias": False},
+    "double": {"dtype": torch.float64},
+}
+CASES = [(kind, name) for kind in KINDS for name in SETTINGS] + [("lstm", "projections")]
+LENGTHS = [3, 5, 1, 5]
+
+
+def settings_of(name):
+    return SETTINGS.get(name, {"proj_size": 3})
+
+
+def results(network, x, packed=False, state=None):
+    """The output, the states, and all gradients."""
+    x = x.detach().requires_grad_()
+    inputs = rnn.pack_padded_sequence(x, LENGTHS, network.batch_first, enforce_sorted=False) if packed else x
+    output, last = network(inputs, state)
+    output = output.data if packed else output
+    states = last if isinstance(last, tuple) else (last,)
+    (output.square().sum() + sum(s.sin().sum() for s in states)).backward()
+    return [output, *states, x.grad, *(p.grad for p in network.parameters())]
+
+
+def both(network, *arguments, **options):
+    with work() as done:
+        lazy = copy.deepcopy(network).to(DEVICE)
+        actual = results(lazy, *(a.to(DEVICE) for a in arguments), **options)
+        actual = [tensor.cpu() for tensor in actual]
+    assert done.fallbacks == 0, done.fallback_ops
+    return actual, results(network, *arguments, **options)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_training_gives_the_same_bits(kind, name, packed):
+    torch.manual_seed(0)
+    network = KINDS[kind](6, 5, **settings_of(name))
+    dtype = next(network.parameters()).dtype
+    shape = (4, 5, 6) if network.batch_first else (5, 4, 6)
+    actual, expected = both(network, torch.randn(shape, dtype=dtype), packed=packed)
+    for a, e in zip(actual, expected, strict=True):
+        assert a.stride() == e.stride() and torch.equal(a, e)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_inference_gives_the_same_bits(kind, mode):
+    torch.manual_seed(0)
+    network = KINDS[kind](6, 5, num_layers=2, dropout=0.5).eval()
+    x = torch.randn(5, 6)  # not in a batch
+    with mode():
+        actual, _ = copy.deepcopy(network).to(DEVICE)(x.to(DEVICE))
+        assert torch.equal(actual.cpu(), network(x)[0])
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cells_give_the_same_bits(cell):
+    torch.manual_seed(0)
+    network, x = cell(6, 5), torch.randn(3, 6)
+
+    def train(network, x):
+        x = x.detach().requires_grad_()
+        state = network(x)
+        state = network(x, state)
+        (state[0].square().sum() if isinstance(state, tuple) else state.square().sum()).backward()
+        return [x.grad.cpu(), *(p.grad.cpu() for p in network.parameters())]
+
+    actual = train(copy.deepcopy(network).to(DEVICE), x.to(DEVICE))
+    for a, e in zip(actual, train(network, x), strict=True):
+        assert torch.equal(a, e)
+
+
+@pytest.mark.parametrize("kind", ["tanh", "gru"])
+def test_the_inputs_of_all_steps_are_multiplied_at_once(kind):
+    network, x = KINDS[kind](6, 5).to(DEVICE), torch.randn(7, 2, 6, device=DEVICE)
+    count = lambda: sum(metrics.counter_value(f"lazy::{op}") or 0 for op in ("mm", "addmm"))  # noqa: E731
+    before = count()
+    network(x)
+    assert count() - before == 1 + 7
+
+
+@pytest.mark.parametrize("kind", ["tanh", "gru"])
+def test_gradients_of_gradients(kind):
+    torch.manual_seed(0)
+    network = KINDS[kind](4, 3, dtype=torch.float64)
+    x = torch.randn(3, 2, 4, dtype=torch.float64)
+
+    def penalty(network, x):
+        x = x.detach().requires_grad_()
+        (grad,) = torch.autograd.grad(network(x)[0].sum(), x, create_graph=True)
+        grad.square().sum().backward()
+        return [p.grad.cpu() for p in network.parameters() if p.grad is not None]
+
+    actual = penalty(copy.deepcopy(network).to(DEVICE), x.to(DEVICE))
+    for a, e in zip(actual, penalty(network, x), strict=True):
+        assert torch.equal(a, e)
+
+
+def test_dropout_between_layers():
+    network, x = nn.GRU(6, 5, num_layers=2, dropout=0.9).to(DEVICE), torch.randn(4, 2, 6, device=DEVICE)
+    outputs = [network(x)[0] for _ in range(2)]
+    assert not torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_autocast_computes_in_bfloat16(kind):
+    torch.manual_seed(0)
+    network, x = KINDS[kind](6, 5), torch.randn(4, 2, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = network(x)[0]
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        actual = copy.deepcopy(network).to(DEVICE)(x.to(DEVICE))[0]
+    assert actual.dtype == expected.dtype
+    assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda gru, x, h: (gru, x.cpu(), h),
+        lambda gru, x, h: (gru, x, h.double()),
+        lambda gru, x, h: (gru, x[:0], h),
+        lambda gru, x, h: (gru.double(), x, h),
+    ],
+    ids=["elsewhere", "state_of_another_dtype", "no_steps", "weights_of_another_dtype"],
+)
+def test_what_pytorch_refuses(change):
+    """With its own messages, but for the names of the devices."""
+
+    def message(device):
+        other = "cpu" if device == DEVICE else "meta"
+        gru, x, h = nn.GRU(6, 5).to(device), torch.zeros(4, 2, 6, device=device), torch.zeros(1, 2, 5, device=device)
+        x.cpu = lambda: torch.zeros(4, 2, 6, device=other)
+        gru, x, h = change(gru, x, h)
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            torch.gru(x, h, list(gru.parameters()), True, 1, 0.0, False, False, False)
+        return (
+            str(caught.value)
+            .splitlines()[0]
+            .replace(f"{device}:0", device)
+            .replace(other, "other")
+            .replace(device, "here")
+        )
+
+    assert message(DEVICE) == message("cpu")
