@@ -26,11 +26,19 @@ CachedGraphPtr make_graph(Hash128 hash, const Trace& trace, c10::ArrayRef<Value>
   return graph;
 }
 
-void follow_flag() {
-  static std::atomic<uint64_t> followed{0};
-  const auto& flag = config().cache_size;
-  if (const uint64_t version = flag.version(); followed.exchange(version, std::memory_order_relaxed) != version) {
-    computation_cache().set_capacity(static_cast<size_t>(flag.get()));
+bool has_changed(const FlagBase& flag, std::atomic<uint64_t>& seen) {
+  const uint64_t version = flag.version();
+  return seen.load(std::memory_order_relaxed) != version && seen.exchange(version) != version;
+}
+
+void follow_flags() {
+  static std::atomic<uint64_t> size{0};
+  static std::atomic<uint64_t> passes{0};
+  if (has_changed(config().cache_size, size)) {
+    computation_cache().set_capacity(static_cast<size_t>(config().cache_size.get()));
+  }
+  if (has_changed(config().disabled_passes, passes)) {
+    computation_cache().clear();
   }
 }
 
@@ -53,7 +61,7 @@ Hash128 graph_hash(const Trace& trace, c10::ArrayRef<Value> roots) {
 CachedGraphPtr find_or_compile_graph(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& hits = counter("CacheHit");
   static Counter& misses = counter("CacheMiss");
-  follow_flag();
+  follow_flags();
   const Hash128 hash = graph_hash(trace, roots);
   if (auto found = computation_cache().find(hash)) {
     hits.add();

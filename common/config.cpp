@@ -164,6 +164,16 @@ Config::Config()
           one_of({"silent", "warn", "error"})),
       debug({"debug", "Keep what debug dumps need: Python frames and graph texts.", {"LAZYPLUG_DEBUG"}}, false),
       verify_ir({"verify_ir", "Check every graph before it is lowered.", {"LAZYPLUG_VERIFY_IR"}}, kDebugBuild),
+      disabled_passes(
+          {"disabled_passes",
+           "Passes over graphs that are left out, separated by commas, such as dead_code,identities.",
+           {"LAZYPLUG_DISABLED_PASSES"}},
+          ""),
+      dump_dir(
+          {"dump_dir",
+           "A folder for the text of each graph that is compiled: as recorded, and after each pass that changed it.",
+           {"LAZYPLUG_DUMP_DIR"}},
+          ""),
       launch_blocking(
           {"launch_blocking", "Run each op when it is recorded and wait for it.", {"LAZYPLUG_LAUNCH_BLOCKING"}},
           false),
@@ -281,6 +291,8 @@ std::vector<FlagBase*> Config::flags() {
       &fallback,
       &debug,
       &verify_ir,
+      &disabled_passes,
+      &dump_dir,
       &launch_blocking,
       &sync_debug,
       &reuse_ir,

@@ -144,6 +144,8 @@ struct Config {
   Flag<std::string> fallback;
   Flag<bool> debug;
   Flag<bool> verify_ir;
+  Flag<std::string> disabled_passes;
+  Flag<std::string> dump_dir;
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;
   Flag<bool> reuse_ir;

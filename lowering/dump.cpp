@@ -1,87 +1,100 @@
 #include "lowering/dump.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <sstream>
+
+#include "lowering/passes/dead_code.h"
 
 namespace lazyplug {
 namespace {
 
-std::string name(const Trace& trace, Value value) {
-  std::string text = "%" + std::to_string(value.node);
-  if (trace.node(value.node).num_outputs > 1) {
+std::string name(GraphValue value) {
+  std::string text = "%" + std::to_string(value.node->id());
+  if (value.node->num_outputs() > 1) {
     text += "." + std::to_string(value.output);
   }
   return text;
 }
 
-std::string describe(const Trace& trace, const Operand& operand) {
-  if (!operand.value.defined()) {
+std::string describe(const GraphUse& operand) {
+  if (!operand.value().defined()) {
     return "None";
   }
-  const std::string base = name(trace, operand.value);
-  return operand.view ? base + "[" + to_string(*operand.view) + "]" : base;
+  const std::string base = name(operand.value());
+  if (!operand.view()) {
+    return base;
+  }
+  return operand.same_as() < operand.index() ? "same(" + std::to_string(operand.same_as()) + ")"
+                                             : base + "[" + to_string(*operand.view()) + "]";
 }
 
 std::string describe(const c10::IValue& constant) {
   std::ostringstream out;
-  out << constant;
+  if (constant.isString()) {
+    out << std::quoted(constant.toStringRef());
+  } else {
+    out << constant;
+  }
   return out.str();
 }
 
-std::string list(const Trace& trace, c10::ArrayRef<Operand> operands) {
+std::string arguments(const Graph& graph, const GraphNode& node) {
   std::string text;
-  for (const Operand& operand : operands) {
-    text += (text.empty() ? "" : ", ") + describe(trace, operand);
-  }
-  return "[" + text + "]";
-}
-
-std::string arguments(const Trace& trace, const Node& node) {
-  auto operands = trace.operands(node);
-  auto scalars = trace.scalars(node);
-  std::string text;
-  for (const ArgBinding& arg : node.signature->args) {
-    text += text.empty() ? "" : ", ";
+  size_t operand = 0;
+  size_t scalar = 0;
+  for (size_t i = 0; i < node.signature()->args.size(); ++i) {
+    const ArgBinding& arg = node.signature()->args[i];
+    text += i == 0 ? "" : ", ";
     switch (arg.kind) {
-      case ArgBinding::Kind::kConstant:
-        text += describe(arg.constant);
+      case ArgBinding::Kind::kConstant: {
+        const bool is_number = node.op().args()[i].kind == ArgKind::kScalar && !arg.constant.isNone();
+        text += (is_number ? "const " : "") + describe(arg.constant);
         break;
+      }
       case ArgBinding::Kind::kOperand:
-        text += describe(trace, operands.front());
-        operands = operands.slice(1);
+        text += describe(node.operand(operand++));
         break;
       case ArgBinding::Kind::kOperandList:
-        text += list(trace, operands.slice(0, arg.count));
-        operands = operands.slice(arg.count);
+        text += "[";
+        for (uint32_t j = 0; j < arg.count; ++j) {
+          text += (j == 0 ? "" : ", ") + describe(node.operand(operand++));
+        }
+        text += "]";
         break;
       case ArgBinding::Kind::kScalar:
+        text += describe(graph.scalars()[node.scalars()[scalar++]]);
+        break;
       case ArgBinding::Kind::kGenerator:
-        text += (arg.kind == ArgBinding::Kind::kGenerator ? "seed=" : "") + describe(scalars.front());
-        scalars = scalars.slice(1);
+        text += "seed=" + describe(graph.scalars()[node.scalars()[scalar++]]);
         break;
     }
   }
   return text;
 }
 
-std::string result_layouts(const Trace& trace, NodeId id) {
+std::string result_layouts(const GraphNode& node) {
   std::string text;
-  for (uint32_t i = 0; i < trace.node(id).num_outputs; ++i) {
-    text += (i == 0 ? "" : "; ") + to_string(trace.layout({id, i}));
+  for (uint32_t i = 0; i < node.num_outputs(); ++i) {
+    text += (i == 0 ? "" : "; ") + to_string(node.layout_of(i));
   }
   return text;
 }
 
-std::string operation(const Trace& trace, const Node& node) {
-  switch (node.kind) {
+std::string operation(const Graph& graph, const GraphNode& node) {
+  switch (node.kind()) {
     case NodeKind::kDeviceData:
-      return "device_data(" + std::to_string(node.first_scalar) + ")";
+      return "device_data(" + std::to_string(node.leaf_index()) + ")";
     case NodeKind::kEmpty:
       return "empty()";
     case NodeKind::kCall:
       break;
   }
-  return node.signature->op->name() + "(" + arguments(trace, node) + ")";
+  return node.op().name() + "(" + arguments(graph, node) + ")";
+}
+
+bool is_shown(const GraphNode& node) {
+  return node.kind() != NodeKind::kDeviceData || node.has_uses();
 }
 
 std::string escaped(const std::string& text) {
@@ -92,59 +105,85 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-std::string dot_node(const Trace& trace, NodeId id, bool is_root) {
-  const Node& node = trace.node(id);
-  std::string label = escaped(operation(trace, node)) + "\\n" + escaped(result_layouts(trace, id));
-  if (node.location) {
-    label += "\\n" + escaped(node.location);
+bool is_root(const GraphNode& node) {
+  for (uint32_t i = 0; i < node.num_outputs(); ++i) {
+    for (const GraphUse* use = node.uses_of(i); use; use = use->next()) {
+      if (use->is_root()) {
+        return true;
+      }
+    }
   }
-  const char* shape = node.kind == NodeKind::kCall ? "box" : "ellipse";
-  return "  n" + std::to_string(id) + " [shape=" + shape + (is_root ? ", peripheries=2" : "") + ", label=\"%" +
-         std::to_string(id) + " = " + label + "\"];\n";
+  return false;
 }
 
-std::string dot_edges(const Trace& trace, NodeId id) {
+std::string dot_node(const Graph& graph, const GraphNode& node) {
+  std::string label = escaped(operation(graph, node)) + "\\n" + escaped(result_layouts(node));
+  if (node.location()) {
+    label += "\\n" + escaped(node.location());
+  }
+  const std::string id = std::to_string(node.id());
+  return "  n" + id + " [shape=" + (node.is_call() ? "box" : "ellipse") + (is_root(node) ? ", peripheries=2" : "") +
+         ", label=\"%" + id + " = " + label + "\"];\n";
+}
+
+std::string dot_edges(const GraphNode& node) {
   std::string text;
-  const auto operands = trace.operands(trace.node(id));
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].value.defined()) {
-      text += "  n" + std::to_string(operands[i].value.node) + " -> n" + std::to_string(id) + " [label=\"" +
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    if (const GraphValue value = node.operand(i).value(); value.defined()) {
+      text += "  n" + std::to_string(value.node->id()) + " -> n" + std::to_string(node.id()) + " [label=\"" +
               std::to_string(i) + "\"];\n";
     }
   }
   return text;
 }
 
+Graph needed(const Trace& trace, c10::ArrayRef<Value> roots) {
+  Graph graph(trace, roots);
+  remove_dead_code(graph);
+  return graph;
+}
+
 } // namespace
 
-std::string to_text(const Trace& trace, NodeId id) {
-  const Node& node = trace.node(id);
-  std::string text = "%" + std::to_string(id) + " = " + operation(trace, node) + "  # " + result_layouts(trace, id);
-  if (node.location) {
-    text += std::string(" at ") + node.location;
+std::string to_text(const Graph& graph, const GraphNode& node) {
+  std::string text = "%" + std::to_string(node.id()) + " = " + operation(graph, node) + "  # " + result_layouts(node);
+  if (node.location()) {
+    text += std::string(" at ") + node.location();
   }
   return text;
 }
 
-std::string to_text(const Trace& trace, c10::ArrayRef<Value> roots) {
+std::string to_text(const Trace& trace, NodeId id) {
+  const Graph graph(trace, {}, id + 1);
+  return to_text(graph, graph.nodes().back());
+}
+
+std::string to_text(const Graph& graph) {
   std::string text;
-  for (NodeId id : post_order(trace, roots)) {
-    text += to_text(trace, id) + "\n";
+  for (const GraphNode& node : graph.nodes()) {
+    text += is_shown(node) ? to_text(graph, node) + "\n" : "";
   }
-  std::string names;
-  for (Value root : roots) {
-    names += (names.empty() ? "" : ", ") + name(trace, root);
+  text += "return ";
+  for (size_t i = 0; i < graph.num_roots(); ++i) {
+    text += (i == 0 ? "" : ", ") + name(graph.root(i));
   }
-  return text + "return " + names + "\n";
+  return text + "\n";
+}
+
+std::string to_text(const Trace& trace, c10::ArrayRef<Value> roots) {
+  return to_text(needed(trace, roots));
+}
+
+std::string to_dot(const Graph& graph) {
+  std::string text = "digraph G {\n";
+  for (const GraphNode& node : graph.nodes()) {
+    text += is_shown(node) ? dot_node(graph, node) + dot_edges(node) : "";
+  }
+  return text + "}\n";
 }
 
 std::string to_dot(const Trace& trace, c10::ArrayRef<Value> roots) {
-  std::string text = "digraph G {\n";
-  for (NodeId id : post_order(trace, roots)) {
-    const bool is_root = std::any_of(roots.begin(), roots.end(), [&](Value root) { return root.node == id; });
-    text += dot_node(trace, id, is_root) + dot_edges(trace, id);
-  }
-  return text + "}\n";
+  return to_dot(needed(trace, roots));
 }
 
 } // namespace lazyplug

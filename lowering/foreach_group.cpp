@@ -60,23 +60,21 @@ bool is_real(const c10::IValue& number) {
 
 } // namespace
 
-bool ForeachGroup::add(NodeId id) {
-  const Node& node = trace_->node(id);
-  if (node.kind != NodeKind::kCall || !node.signature->op->is_foreach()) {
+bool ForeachGroup::add(GraphNode& node) {
+  if (!node.is_call() || !node.op().is_foreach()) {
     return false;
   }
-  const auto opcode = opcode_of(*node.signature->op);
+  const auto opcode = opcode_of(node.op());
   ForeachGroup extended = *this;
-  if (!opcode || !extended.add_call(id, *opcode)) {
+  if (!opcode || !extended.add_call(node, *opcode)) {
     return false;
   }
   *this = std::move(extended);
   return true;
 }
 
-bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
-  const Node& node = trace_->node(id);
-  const Signature& signature = *node.signature;
+bool ForeachGroup::add_call(GraphNode& node, Opcode opcode) {
+  const Signature& signature = *node.signature();
   const bool writes = !signature.written.empty();
   kernels::Instruction instruction{opcode, 0};
   // A copy reads its second list only.
@@ -87,7 +85,7 @@ bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
   }
   std::vector<uint8_t> lists;
   for (size_t i = 0; i < num_lists; ++i) {
-    const auto list = list_of(trace_->operands(node).slice(i * num_rows(), num_rows()));
+    const auto list = list_of(node, i * num_rows());
     if (!list) {
       return false;
     }
@@ -100,12 +98,12 @@ bool ForeachGroup::add_call(NodeId id, Opcode opcode) {
   if (!writes && !returns_layouts(signature)) {
     return false;
   }
-  instruction.out = writes ? lists[0] : add_fresh(id);
+  instruction.out = writes ? lists[0] : add_fresh(node);
   if (writes) {
-    write(instruction.out, id);
+    write(instruction.out, node);
   }
   instructions_.push_back(instruction);
-  nodes_.push_back(id);
+  nodes_.push_back(&node);
   return lists_.size() <= kernels::kMaxSlots;
 }
 
@@ -147,16 +145,17 @@ bool ForeachGroup::returns_layouts(const Signature& signature) const {
 }
 
 // The list that holds these values, perhaps a new one; none if they are in several, or in other places.
-std::optional<uint8_t> ForeachGroup::list_of(c10::ArrayRef<Operand> operands) {
-  const auto known = places_.find(operands[0].value);
+std::optional<uint8_t> ForeachGroup::list_of(const GraphNode& node, size_t first_operand) {
+  const auto known = places_.find(node.operand(first_operand).value());
   const bool is_new = known == places_.end();
   const auto list = is_new ? static_cast<uint8_t>(lists_.size()) : known->second.list;
   if (is_new) {
     lists_.emplace_back();
   }
-  for (uint32_t row = 0; row < operands.size(); ++row) {
-    const Value value = operands[row].value;
-    if (operands[row].view) {
+  for (uint32_t row = 0; row < num_rows(); ++row) {
+    const GraphUse& operand = node.operand(first_operand + row);
+    const GraphValue value = operand.value();
+    if (operand.view()) {
       return std::nullopt;
     }
     const auto [place, is_added] = places_.try_emplace(value, Place{list, row});
@@ -174,43 +173,44 @@ std::optional<uint8_t> ForeachGroup::list_of(c10::ArrayRef<Operand> operands) {
   return list;
 }
 
-bool ForeachGroup::bind_numbers(const Node& node, kernels::Instruction& instruction) {
-  const auto scalars = trace_->scalars(node);
+bool ForeachGroup::bind_numbers(const GraphNode& node, kernels::Instruction& instruction) {
+  const auto& scalars = node.scalars();
   if (scalars.size() != (kernels::takes_number(instruction.opcode) ? 1 : 0)) {
     return false;
   }
   if (scalars.empty()) {
     return true;
   }
-  const bool is_list = scalars[0].isList();
-  const auto numbers = is_list ? scalars[0].toListRef() : scalars.slice(0, 1);
+  const c10::IValue& example = graph_->scalars()[scalars[0]];
+  const bool is_list = example.isList();
+  const auto numbers = is_list ? example.toListRef() : c10::ArrayRef<c10::IValue>(example);
   instruction.number = static_cast<uint8_t>(numbers_.size());
-  numbers_.push_back({node.first_scalar, is_list});
+  numbers_.push_back({scalars[0], is_list});
   return std::all_of(numbers.begin(), numbers.end(), is_real) && (!is_list || numbers.size() == num_rows()) &&
          numbers_.size() < 256;
 }
 
-uint8_t ForeachGroup::add_fresh(NodeId id) {
+uint8_t ForeachGroup::add_fresh(GraphNode& node) {
   const auto list = static_cast<uint8_t>(lists_.size());
   lists_.emplace_back();
   for (uint32_t row = 0; row < num_rows(); ++row) {
-    lists_[list].last.push_back({id, row});
-    places_[{id, row}] = {list, row};
+    lists_[list].last.push_back(node.output(row));
+    places_[node.output(row)] = {list, row};
   }
   return list;
 }
 
-void ForeachGroup::write(uint8_t list, NodeId id) {
+void ForeachGroup::write(uint8_t list, GraphNode& node) {
   List& written = lists_[list];
   written.is_written = true;
   for (uint32_t row = 0; row < num_rows(); ++row) {
     places_.erase(written.last[row]);
-    written.last[row] = {id, row};
-    places_[{id, row}] = {list, row};
+    written.last[row] = node.output(row);
+    places_[node.output(row)] = {list, row};
   }
 }
 
-size_t ForeachGroup::num_reads(Value value) const {
+size_t ForeachGroup::num_reads(GraphValue value) const {
   const auto found = reads_.find(value);
   return found == reads_.end() ? 0 : found->second;
 }

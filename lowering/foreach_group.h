@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/tile_program.h"
-#include "lowering/ir.h"
+#include "lowering/graph.h"
 
 namespace lazyplug {
 
@@ -16,28 +16,28 @@ class ForeachGroup {
  public:
   // A list of tensors. Its memory is read, is written in place, is new, or lives within a tile only.
   struct List {
-    std::vector<Value> first; // what it holds before the group; empty: nothing, it is made
-    std::vector<Value> last;  // and after it
+    std::vector<GraphValue> first; // what it holds before the group; empty: nothing, it is made
+    std::vector<GraphValue> last;  // and after it
     bool is_written = false;
     bool is_fresh() const {
       return first.empty();
     }
   };
-  // A number of the program: a scalar of the trace, which may be a list of them, one for each row.
+  // A number of the program: a scalar of the graph, which may be a list of them, one for each row.
   struct Number {
-    size_t scalar; // of the trace
+    size_t scalar; // of the graph
     bool is_list;
   };
 
-  explicit ForeachGroup(const Trace& trace) : trace_(&trace) {}
+  explicit ForeachGroup(const Graph& graph) : graph_(&graph) {}
 
   // Takes the call in, unless it is none that fits. It comes after those that are in.
-  bool add(NodeId id);
+  bool add(GraphNode& node);
 
   bool empty() const {
     return nodes_.empty();
   }
-  const std::vector<NodeId>& nodes() const {
+  const std::vector<GraphNode*>& nodes() const {
     return nodes_;
   }
   size_t num_rows() const {
@@ -50,7 +50,7 @@ class ForeachGroup {
     return numbers_;
   }
   // How often the nodes of the group read a value.
-  size_t num_reads(Value value) const;
+  size_t num_reads(GraphValue value) const;
   // The program on the lists `with_memory`, in their order; the others are its further slots. Its numbers are
   // those of the group, single ones before lists.
   kernels::Program program(const std::vector<uint8_t>& with_memory) const;
@@ -61,29 +61,29 @@ class ForeachGroup {
     uint32_t row;
   };
   struct ValueHash {
-    size_t operator()(Value value) const {
-      return std::hash<uint64_t>()(static_cast<uint64_t>(value.node) << 32 | value.output);
+    size_t operator()(GraphValue value) const {
+      return std::hash<const GraphNode*>()(value.node) * 31 + value.output;
     }
   };
 
-  bool add_call(NodeId id, kernels::Opcode opcode);
+  bool add_call(GraphNode& node, kernels::Opcode opcode);
   bool has_layouts(const Signature& signature, size_t num_lists);
   bool returns_layouts(const Signature& signature) const;
-  std::optional<uint8_t> list_of(c10::ArrayRef<Operand> operands);
-  bool bind_numbers(const Node& node, kernels::Instruction& instruction);
-  uint8_t add_fresh(NodeId id);
-  void write(uint8_t list, NodeId id);
+  std::optional<uint8_t> list_of(const GraphNode& node, size_t first_operand);
+  bool bind_numbers(const GraphNode& node, kernels::Instruction& instruction);
+  uint8_t add_fresh(GraphNode& node);
+  void write(uint8_t list, GraphNode& node);
   uint8_t place_of_number(size_t index) const;
 
-  const Trace* trace_;
-  std::vector<NodeId> nodes_;
+  const Graph* graph_;
+  std::vector<GraphNode*> nodes_;
   std::vector<const Geometry*> layouts_; // of the rows
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
   std::vector<List> lists_;
   std::vector<Number> numbers_;
   std::vector<kernels::Instruction> instructions_; // slots are lists
-  std::unordered_map<Value, Place, ValueHash> places_;
-  std::unordered_map<Value, size_t, ValueHash> reads_;
+  std::unordered_map<GraphValue, Place, ValueHash> places_;
+  std::unordered_map<GraphValue, size_t, ValueHash> reads_;
 };
 
 } // namespace lazyplug

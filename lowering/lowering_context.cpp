@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "common/config.h"
+#include "lowering/passes/pass.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
 #include "lowering/verify.h"
@@ -58,19 +59,19 @@ std::vector<int64_t> ints(const c10::DimVector& dims) {
   return {dims.begin(), dims.end()};
 }
 
-Kernel call_kernel(NodeId id, const SignaturePtr& signature, size_t num_inputs) {
-  const OpInfo& op = *signature->op;
+Kernel call_kernel(const GraphNode& node, size_t num_inputs) {
+  const OpInfo& op = node.op();
   if (!config().verify_ir.get()) {
-    return {[&op](c10::Stack& stack) { op.call(stack); }, num_inputs, id};
+    return {[&op](c10::Stack& stack) { op.call(stack); }, num_inputs, &node};
   }
-  const auto checked = [&op, signature](c10::Stack& stack) {
+  const auto checked = [&op, signature = node.signature()](c10::Stack& stack) {
     verify_arguments(*signature, stack);
     op.call(stack);
   };
-  return {checked, num_inputs, id};
+  return {checked, num_inputs, &node};
 }
 
-// Which fresh output of the IR node each return of its op is.
+// Which fresh output of the node each return of its op is.
 std::vector<uint32_t> fresh_returns(const Signature& signature) {
   std::vector<uint32_t> fresh;
   uint32_t next = 0;
@@ -82,14 +83,22 @@ std::vector<uint32_t> fresh_returns(const Signature& signature) {
   return fresh;
 }
 
-Kernel view_kernel(NodeId id, const Geometry& layout, const Geometry& view) {
+size_t num_uses(GraphValue value) {
+  size_t count = 0;
+  for (const GraphUse* use = value.uses(); use; use = use->next()) {
+    ++count;
+  }
+  return count;
+}
+
+Kernel view_kernel(const GraphNode& node, const Geometry& layout, const Geometry& view) {
   return {
       [layout, view](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), layout, view); },
       1,
-      id};
+      &node};
 }
 
-Kernel own_kernel(NodeId id, const Geometry& layout) {
+Kernel own_kernel(const GraphNode& node, const Geometry& layout) {
   return {
       [layout](c10::Stack& stack) {
         // Moved off the stack, or the stack's own reference would forbid
@@ -98,20 +107,20 @@ Kernel own_kernel(NodeId id, const Geometry& layout) {
         stack.back() = own(std::move(base), layout);
       },
       1,
-      id,
+      &node,
       {},
       /*hands_on_memory=*/true};
 }
 
-Kernel empty_kernel(NodeId id, const Geometry& layout) {
-  return {[layout](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0, id};
+Kernel empty_kernel(const GraphNode& node, const Geometry& layout) {
+  return {[layout](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0, &node};
 }
 
-Kernel generator_kernel(NodeId id) {
-  return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1, id};
+Kernel generator_kernel(const GraphNode& node) {
+  return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1, &node};
 }
 
-Kernel list_kernel(NodeId id, size_t count, const c10::TypePtr& element) {
+Kernel list_kernel(const GraphNode& node, size_t count, const c10::TypePtr& element) {
   return {
       [count, element](c10::Stack& stack) {
         c10::impl::GenericList list(element);
@@ -123,10 +132,10 @@ Kernel list_kernel(NodeId id, size_t count, const c10::TypePtr& element) {
         stack.emplace_back(std::move(list));
       },
       count,
-      id};
+      &node};
 }
 
-Kernel unpack_kernel(NodeId id) {
+Kernel unpack_kernel(const GraphNode& node) {
   return {
       [](c10::Stack& stack) {
         const auto tensors = std::move(stack.back()).toTensorVector();
@@ -134,12 +143,12 @@ Kernel unpack_kernel(NodeId id) {
         stack.insert(stack.end(), tensors.begin(), tensors.end());
       },
       1,
-      id};
+      &node};
 }
 
-// The elements of the list are the fresh outputs of the IR node from `first` on.
-Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
-  Kernel kernel = unpack_kernel(id);
+// The elements of the list are the fresh outputs of the node from `first` on.
+Kernel unpack_kernel(const GraphNode& node, size_t first, size_t count) {
+  Kernel kernel = unpack_kernel(node);
   kernel.fresh.resize(count);
   std::iota(kernel.fresh.begin(), kernel.fresh.end(), static_cast<uint32_t>(first));
   return kernel;
@@ -147,98 +156,73 @@ Kernel unpack_kernel(NodeId id, size_t first, size_t count) {
 
 } // namespace
 
-LoweringContext::LoweringContext(const Trace& trace) : trace_(trace) {
+LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
   lowered_.graph = std::make_shared<torch::jit::Graph>();
-  values_.resize(trace.size());
+  graph.number();
+  results_.resize(graph.nodes().size());
   add_inputs();
 }
 
-LoweredGraph LoweringContext::lower(c10::ArrayRef<Value> roots) && {
-  std::vector<NodeId> nodes = post_order(trace_, roots);
-  std::erase_if(nodes, [this](NodeId id) { return trace_.node(id).kind == NodeKind::kDeviceData; }); // inputs
-  count_reads(nodes, roots);
+LoweredGraph LoweringContext::lower() && {
+  Nodes nodes;
+  for (GraphNode& node : graph_.nodes()) {
+    if (node.kind() != NodeKind::kDeviceData) { // an input
+      nodes.push_back(&node);
+    }
+  }
+  lowered_.num_ops = nodes.size();
+  const bool may_group = is_pass_enabled("foreach_groups");
   for (size_t i = 0; i < nodes.size();) {
-    const size_t num_grouped = lower_group(c10::ArrayRef<NodeId>(nodes).slice(i));
+    const size_t num_grouped = may_group ? lower_group(c10::ArrayRef<GraphNode*>(nodes).slice(i)) : 0;
     if (num_grouped == 0) {
-      lower_node(nodes[i]);
+      lower_node(*nodes[i]);
     }
     i += std::max<size_t>(num_grouped, 1);
   }
-  for (Value root : roots) {
-    lowered_.graph->registerOutput(values_[root.node][root.output]);
+  for (size_t i = 0; i < graph_.num_roots(); ++i) {
+    lowered_.graph->registerOutput(result_of(graph_.root(i)));
   }
   return std::move(lowered_);
 }
 
 void LoweringContext::add_inputs() {
-  for (NodeId id = 0; id < trace_.size(); ++id) {
-    if (trace_.node(id).kind == NodeKind::kDeviceData) {
-      values_[id].push_back(lowered_.graph->addInput());
-    }
+  for (GraphNode* leaf : graph_.leaves()) {
+    result_of(leaf->output(0)) = lowered_.graph->addInput();
   }
-  for (const c10::IValue& scalar : trace_.all_scalars()) {
+  for (const c10::IValue& scalar : graph_.scalars()) {
     scalars_.push_back(lowered_.graph->addInput()->setType(scalar_type(scalar)));
   }
 }
 
-void LoweringContext::lower_node(NodeId id) {
-  switch (trace_.node(id).kind) {
-    case NodeKind::kDeviceData:
-      return; // an input
-    case NodeKind::kEmpty:
-      lower_empty(id);
-      break;
-    case NodeKind::kCall:
-      lower_call(id);
-      break;
-  }
-  ++lowered_.num_ops;
+void LoweringContext::lower_node(GraphNode& node) {
+  node.is_call() ? lower_call(node) : lower_empty(node);
 }
 
-void LoweringContext::lower_empty(NodeId id) {
-  const Geometry& layout = *trace_.node(id).layout;
-  auto* node = add_node(
+void LoweringContext::lower_empty(GraphNode& node) {
+  const Geometry& layout = node.layout_of(0);
+  auto* empty = add_node(
       "lazyplug::empty",
       {constant(static_cast<int64_t>(layout.dtype)), constant(ints(layout.sizes)), constant(ints(layout.strides))},
       1,
-      empty_kernel(id, layout));
-  values_[id].push_back(node->output());
+      empty_kernel(node, layout));
+  result_of(node.output(0)) = empty->output();
 }
 
-void LoweringContext::lower_call(NodeId id) {
-  const SignaturePtr& signature = trace_.node(id).signature;
-  const OpInfo& op = *signature->op;
-  const Owned owned = own_written_values(id);
-  const auto inputs = call_inputs(id, owned);
-  Kernel kernel = call_kernel(id, signature, inputs.size());
-  kernel.fresh = fresh_returns(*signature);
+void LoweringContext::lower_call(GraphNode& node) {
+  const Owned owned = own_written_values(node);
+  const auto inputs = call_inputs(node, owned);
+  Kernel kernel = call_kernel(node, inputs.size());
+  kernel.fresh = fresh_returns(*node.signature());
   for (const auto& [value, replacement] : owned) {
     kernel.writes.push_back(replacement);
   }
-  auto* call = add_node(op.base_name().c_str(), inputs, op.num_returns(), std::move(kernel));
-  bind_outputs(id, call, owned);
+  auto* call = add_node(node.op().base_name().c_str(), inputs, node.op().num_returns(), std::move(kernel));
+  bind_outputs(node, call, owned);
 }
 
-void LoweringContext::count_reads(c10::ArrayRef<NodeId> nodes, c10::ArrayRef<Value> roots) {
-  const auto count = [this](Value value) {
-    if (value.defined()) {
-      auto& reads = reads_[value.node];
-      reads.resize(std::max<size_t>(reads.size(), value.output + 1));
-      ++reads[value.output];
-    }
-  };
-  reads_.resize(trace_.size());
-  for (NodeId id : nodes) {
-    for (const Operand& operand : trace_.operands(trace_.node(id))) {
-      count(operand.value);
-    }
-  }
-  std::for_each(roots.begin(), roots.end(), count);
-}
-
-size_t LoweringContext::lower_group(c10::ArrayRef<NodeId> nodes) {
-  ForeachGroup group(trace_);
-  while (group.nodes().size() < nodes.size() && group.add(nodes[group.nodes().size()])) {
+size_t LoweringContext::lower_group(c10::ArrayRef<GraphNode*> nodes) {
+  ForeachGroup group(graph_);
+  while (group.nodes().size() < nodes.size() && group.add(*nodes[group.nodes().size()])) {
   }
   if (!group.empty()) {
     lower_group(group);
@@ -251,10 +235,7 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
   std::vector<uint8_t> fresh;
   for (uint8_t i = 0; i < group.lists().size(); ++i) {
     const auto& list = group.lists()[i];
-    const auto is_read_later = [&](Value value) {
-      const auto& reads = reads_[value.node];
-      return value.output < reads.size() && reads[value.output] > group.num_reads(value);
-    };
+    const auto is_read_later = [&](GraphValue value) { return num_uses(value) > group.num_reads(value); };
     if (!list.is_fresh()) {
       given.push_back(i);
     } else if (std::any_of(list.last.begin(), list.last.end(), is_read_later)) {
@@ -277,26 +258,25 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
       std::move(kernel));
   call->output()->setType(c10::ListType::ofTensors());
   bind_fresh(group, fresh, call);
-  lowered_.num_ops += group.nodes().size();
 }
 
 // Those that the group is given, private if it writes them.
 JitValue* LoweringContext::group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists, Kernel& kernel) {
-  const NodeId id = group.nodes().front();
+  const GraphNode& node = *group.nodes().front();
   std::vector<JitValue*> tensors;
   for (const uint8_t index : lists) {
     const auto& list = group.lists()[index];
     for (size_t row = 0; row < group.num_rows(); ++row) {
-      const Value value = list.first[row];
-      JitValue* tensor = list.is_written ? own_value(id, value) : values_[value.node][value.output];
+      const GraphValue value = list.first[row];
+      JitValue* tensor = list.is_written ? own_value(node, value) : result_of(value);
       tensors.push_back(tensor);
       if (list.is_written) {
         kernel.writes.push_back(tensor);
-        bind(list.last[row], tensor);
+        result_of(list.last[row]) = tensor;
       }
     }
   }
-  return this->list(id, tensors, c10::TensorType::get());
+  return this->list(node, tensors, c10::TensorType::get());
 }
 
 JitValue* LoweringContext::group_numbers(const ForeachGroup& group, bool lists) {
@@ -307,7 +287,7 @@ JitValue* LoweringContext::group_numbers(const ForeachGroup& group, bool lists) 
     }
   }
   const c10::TypePtr number = c10::NumberType::get();
-  return list(group.nodes().front(), numbers, lists ? c10::TypePtr(c10::ListType::create(number)) : number);
+  return list(*group.nodes().front(), numbers, lists ? c10::TypePtr(c10::ListType::create(number)) : number);
 }
 
 void LoweringContext::bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_t> lists, JitNode* call) {
@@ -318,88 +298,100 @@ void LoweringContext::bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_
       "prim::ListUnpack",
       {call->output()},
       lists.size() * group.num_rows(),
-      unpack_kernel(group.nodes().front()));
+      unpack_kernel(*group.nodes().front()));
   for (size_t i = 0; i < lists.size(); ++i) {
     const auto& last = group.lists()[lists[i]].last;
     for (size_t row = 0; row < group.num_rows(); ++row) {
-      bind(last[row], unpack->output(i * group.num_rows() + row));
+      result_of(last[row]) = unpack->output(i * group.num_rows() + row);
     }
   }
 }
 
-void LoweringContext::bind(Value value, JitValue* result) {
-  auto& outputs = values_[value.node];
-  outputs.resize(std::max<size_t>(outputs.size(), value.output + 1));
-  outputs[value.output] = result;
+JitValue*& LoweringContext::result_of(GraphValue value) {
+  auto& results = results_[value.node->place()];
+  results.resize(value.node->num_outputs());
+  return results[value.output];
 }
 
-LoweringContext::Owned LoweringContext::own_written_values(NodeId id) {
+LoweringContext::Owned LoweringContext::own_written_values(const GraphNode& node) {
   Owned owned;
-  for (Value value : trace_.written_values(trace_.node(id))) {
-    owned.emplace_back(value, own_value(id, value));
+  for (GraphValue value : node.written_values()) {
+    owned.emplace_back(value, own_value(node, value));
   }
   return owned;
 }
 
-JitValue* LoweringContext::own_value(NodeId id, Value value) {
-  const Geometry& layout = trace_.layout(value);
-  auto* node = add_node(
+JitValue* LoweringContext::own_value(const GraphNode& node, GraphValue value) {
+  const Geometry& layout = value.layout();
+  auto* own = add_node(
       "lazyplug::own",
-      {values_[value.node][value.output], constant(ints(layout.sizes)), constant(ints(layout.strides))},
+      {result_of(value), constant(ints(layout.sizes)), constant(ints(layout.strides))},
       1,
-      own_kernel(id, layout));
-  return node->output();
+      own_kernel(node, layout));
+  return own->output();
 }
 
-std::vector<JitValue*> LoweringContext::call_inputs(NodeId id, const Owned& owned) {
-  const Node& node = trace_.node(id);
-  auto operands = trace_.operands(node);
-  size_t scalar = node.first_scalar;
+std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const Owned& owned) {
+  const std::vector<JitValue*> operands = this->operands(node, owned);
+  size_t operand = 0;
+  size_t scalar = 0;
   std::vector<JitValue*> inputs;
-  for (const ArgBinding& arg : node.signature->args) {
+  for (const ArgBinding& arg : node.signature()->args) {
     switch (arg.kind) {
       case ArgBinding::Kind::kConstant:
         inputs.push_back(constant(arg.constant));
         break;
       case ArgBinding::Kind::kOperand:
-        inputs.push_back(operand(id, operands.front(), owned));
-        operands = operands.slice(1);
+        inputs.push_back(operands[operand++]);
         break;
-      case ArgBinding::Kind::kOperandList:
-        inputs.push_back(operand_list(id, operands.slice(0, arg.count), owned));
-        operands = operands.slice(arg.count);
+      case ArgBinding::Kind::kOperandList: {
+        const auto elements = c10::ArrayRef<JitValue*>(operands).slice(operand, arg.count);
+        bool is_optional = false;
+        for (uint32_t i = 0; i < arg.count; ++i) {
+          is_optional |= !node.operand(operand++).value().defined();
+        }
+        inputs.push_back(list(
+            node,
+            elements,
+            is_optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get())));
         break;
+      }
       case ArgBinding::Kind::kScalar:
-        inputs.push_back(scalars_[scalar++]);
+        inputs.push_back(scalars_[node.scalars()[scalar++]]);
         break;
       case ArgBinding::Kind::kGenerator:
-        inputs.push_back(generator(id, scalars_[scalar++]));
+        inputs.push_back(generator(node, scalars_[node.scalars()[scalar++]]));
         break;
     }
   }
   return inputs;
 }
 
-JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owned& owned) {
-  const Value value = operand.value;
+std::vector<JitValue*> LoweringContext::operands(const GraphNode& node, const Owned& owned) {
+  std::vector<JitValue*> operands;
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    const GraphUse& use = node.operand(i);
+    operands.push_back(use.same_as() < i ? operands[use.same_as()] : operand(node, use, owned));
+  }
+  return operands;
+}
+
+JitValue* LoweringContext::operand(const GraphNode& node, const GraphUse& operand, const Owned& owned) {
+  const GraphValue value = operand.value();
   if (!value.defined()) {
     return constant(c10::IValue());
   }
   // A call that reads what it also writes must see one memory, as in eager.
-  JitValue* base = values_[value.node][value.output];
+  JitValue* base = result_of(value);
   for (const auto& [written, replacement] : owned) {
     base = written == value ? replacement : base;
   }
-  if (!operand.view) {
+  if (!operand.view()) {
     return base;
   }
-  auto& result = views_[operand.view];
-  if (result) {
-    return result; // one tensor, passed twice
-  }
-  const Geometry& layout = trace_.layout(value);
-  const Geometry& view = *operand.view;
-  auto* node = add_node(
+  const Geometry& layout = value.layout();
+  const Geometry& view = *operand.view();
+  auto* strided = add_node(
       "lazyplug::strided_view",
       {base,
        constant(ints(layout.sizes)),
@@ -412,51 +404,37 @@ JitValue* LoweringContext::operand(NodeId id, const Operand& operand, const Owne
        constant(view.neg),
        constant(view.wrapped_number)},
       1,
-      view_kernel(id, layout, view));
-  return result = node->output();
+      view_kernel(node, layout, view));
+  return strided->output();
 }
 
-JitValue* LoweringContext::operand_list(NodeId id, c10::ArrayRef<Operand> operands, const Owned& owned) {
-  std::vector<JitValue*> elements;
-  bool optional = false;
-  for (const Operand& element : operands) {
-    optional |= !element.value.defined();
-    elements.push_back(operand(id, element, owned));
-  }
-  return list(
-      id,
-      elements,
-      optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get()));
+JitValue* LoweringContext::list(const GraphNode& node, c10::ArrayRef<JitValue*> elements, const c10::TypePtr& element) {
+  auto* list = add_node("prim::ListConstruct", elements, 1, list_kernel(node, elements.size(), element));
+  return list->output()->setType(c10::ListType::create(element));
 }
 
-JitValue* LoweringContext::list(NodeId id, c10::ArrayRef<JitValue*> elements, const c10::TypePtr& element) {
-  auto* node = add_node("prim::ListConstruct", elements, 1, list_kernel(id, elements.size(), element));
-  return node->output()->setType(c10::ListType::create(element));
+JitValue* LoweringContext::generator(const GraphNode& node, JitValue* seed) {
+  auto* generator = add_node("lazyplug::generator", {seed}, 1, generator_kernel(node));
+  generator->output()->setType(c10::OptionalType::create(c10::GeneratorType::get()));
+  return generator->output();
 }
 
-JitValue* LoweringContext::generator(NodeId id, JitValue* seed) {
-  auto* node = add_node("lazyplug::generator", {seed}, 1, generator_kernel(id));
-  node->output()->setType(c10::OptionalType::create(c10::GeneratorType::get()));
-  return node->output();
-}
-
-void LoweringContext::bind_outputs(NodeId id, JitNode* call, const Owned& owned) {
-  auto& outputs = values_[id];
-  const auto& returns = trace_.node(id).signature->returns;
+void LoweringContext::bind_outputs(GraphNode& node, JitNode* call, const Owned& owned) {
+  uint32_t next = 0;
+  const auto bind = [&](JitValue* result) { result_of(node.output(next++)) = result; };
+  const auto& returns = node.signature()->returns;
   for (size_t i = 0; i < returns.size(); ++i) {
     if (returns[i].kind == ReturnBinding::Kind::kFresh) {
-      outputs.push_back(call->output(i));
+      bind(call->output(i));
     } else if (returns[i].kind == ReturnBinding::Kind::kFreshList) {
       call->output(i)->setType(c10::ListType::ofTensors());
       const size_t count = returns[i].index;
-      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, count, unpack_kernel(id, outputs.size(), count));
-      for (auto* element : unpack->outputs()) {
-        outputs.push_back(element);
-      }
+      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, count, unpack_kernel(node, next, count));
+      std::for_each(unpack->outputs().begin(), unpack->outputs().end(), bind);
     }
   }
   for (const auto& [written, replacement] : owned) {
-    outputs.push_back(replacement);
+    bind(replacement);
   }
 }
 

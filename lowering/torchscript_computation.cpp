@@ -10,6 +10,7 @@
 #include "common/running_op.h"
 #include "lowering/execution_guard.h"
 #include "lowering/light_calls.h"
+#include "lowering/passes/pass.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
 #include "lowering/warnings.h"
@@ -30,7 +31,7 @@ std::string describe_call(const SignaturePtr& signature) {
 
 } // namespace
 
-TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered, const Trace& trace)
+TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered)
     : graph_(std::move(lowered.graph)), num_ops_(lowered.num_ops) {
   for (const auto* input : graph_->inputs()) {
     add_register(input);
@@ -39,7 +40,7 @@ TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered, const Trace
     if (node->kind() == torch::jit::prim::Constant) {
       add_constant(node);
     } else {
-      add_instruction(node, std::move(lowered.kernels.at(node)), trace);
+      add_instruction(node, std::move(lowered.kernels.at(node)));
     }
   }
   for (const auto* output : graph_->outputs()) {
@@ -59,11 +60,12 @@ void TorchScriptComputation::add_constant(const torch::jit::Node* node) {
   constants_.push_back(*torch::jit::toIValue(node->output()));
 }
 
-void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kernel kernel, const Trace& trace) {
+void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kernel kernel) {
   Instruction instruction;
   instruction.run = std::move(kernel.run);
-  instruction.node = kernel.origin;
-  instruction.signature = trace.node(kernel.origin).signature;
+  instruction.node = kernel.origin->id();
+  instruction.signature = kernel.origin->signature();
+  instruction.may_teach = kernel.origin->is_as_recorded();
   instruction.work = instruction.signature ? instruction.signature->work : 0;
   instruction.hands_on_memory = kernel.hands_on_memory;
   instruction.fresh = std::move(kernel.fresh);
@@ -210,18 +212,22 @@ void TorchScriptComputation::keep_promises(const Instruction& instruction, Frame
     if (is_missing || (frame.scramble == 0 && promised.matches(*returned))) {
       continue;
     }
-    frame.stack[i] = arrange(std::move(frame.stack[i]).toTensor(), promised, {instruction.node, output}, frame);
+    frame.stack[i] = arrange(std::move(frame.stack[i]).toTensor(), instruction, output, frame);
   }
 }
 
-at::Tensor TorchScriptComputation::arrange(at::Tensor result, const Geometry& promised, Value value, Frame& frame)
-    const {
-  if (result.strides() != c10::IntArrayRef(promised.strides)) {
-    frame.unexpected.push_back({value.node, value.output, c10::DimVector(result.strides())});
+at::Tensor TorchScriptComputation::arrange(
+    at::Tensor result,
+    const Instruction& instruction,
+    uint32_t output,
+    Frame& frame) const {
+  const Geometry& promised = instruction.signature->outputs[output];
+  if (instruction.may_teach && result.strides() != c10::IntArrayRef(promised.strides)) {
+    frame.unexpected.push_back({instruction.node, output, c10::DimVector(result.strides())});
   }
   if (frame.scramble != 0) {
-    const Hash128 seed = hash_combine(hash_combine({}, static_cast<uint64_t>(frame.scramble)), value.node);
-    result = scramble(result, hash_combine(seed, value.output).lo);
+    const Hash128 seed = hash_combine(hash_combine({}, static_cast<uint64_t>(frame.scramble)), instruction.node);
+    result = scramble(result, hash_combine(seed, output).lo);
   }
   return ensure_layout(result, promised);
 }
@@ -307,7 +313,9 @@ std::string TorchScriptComputation::to_string() const {
 ComputationPtr compile(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Timer& time = timer("CompileTime");
   const TimerScope scope(time);
-  return std::make_shared<TorchScriptComputation>(LoweringContext(trace).lower(roots), trace);
+  Graph graph(trace, roots);
+  run_passes(graph);
+  return std::make_shared<TorchScriptComputation>(LoweringContext(graph).lower());
 }
 
 } // namespace lazyplug

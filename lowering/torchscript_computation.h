@@ -13,8 +13,7 @@ namespace lazyplug {
 // nevertheless plain TorchScript: `graph()` runs on torch::jit::Code.
 class TorchScriptComputation final : public Computation {
  public:
-  // `trace` tells what to name in error messages.
-  TorchScriptComputation(LoweredGraph lowered, const Trace& trace);
+  explicit TorchScriptComputation(LoweredGraph lowered);
 
   ComputationResult run(ComputationInputs inputs) const override;
   size_t num_ops() const override {
@@ -63,12 +62,13 @@ class TorchScriptComputation final : public Computation {
     std::vector<uint32_t> writes; // registers; see Kernel::writes
     bool hands_on_memory;
     float work;             // see light_work()
-    NodeId node;            // the IR node that it belongs to
-    SignaturePtr signature; // and that node's, for error messages
+    NodeId node;            // of the trace, that it belongs to
+    SignaturePtr signature; // of the call, for what it promises, and for error messages
+    bool may_teach;         // whether that is the trace's signature
   };
 
   uint32_t add_register(const torch::jit::Value* value);
-  void add_instruction(const torch::jit::Node* node, Kernel kernel, const Trace& trace);
+  void add_instruction(const torch::jit::Node* node, Kernel kernel);
   void add_constant(const torch::jit::Node* node);
   void mark_last_reads();
 
@@ -78,7 +78,7 @@ class TorchScriptComputation final : public Computation {
   static void choose_threads(const Instruction& instruction, Frame& frame);
   void execute_timed(const Instruction& instruction, Frame& frame) const;
   void keep_promises(const Instruction& instruction, Frame& frame) const;
-  at::Tensor arrange(at::Tensor result, const Geometry& promised, Value value, Frame& frame) const;
+  at::Tensor arrange(at::Tensor result, const Instruction& instruction, uint32_t output, Frame& frame) const;
   void execute_after_error(size_t next, Frame& frame) const;
   void run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const;
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;

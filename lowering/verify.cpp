@@ -115,6 +115,74 @@ void verify(const Trace& trace, c10::ArrayRef<Value> roots) {
   }
 }
 
+namespace {
+
+bool is_listed(const GraphUse& use) {
+  for (const GraphUse* other = use.value().uses(); other; other = other->next()) {
+    if (other == &use) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void check_operand(
+    const Graph& graph,
+    const GraphNode& node,
+    const GraphUse& operand,
+    const std::set<const GraphNode*>& earlier) {
+  const GraphValue value = operand.value();
+  TORCH_INTERNAL_ASSERT(
+      earlier.count(value.node) != 0 && value.output < value.node->num_outputs(),
+      "%",
+      node.id(),
+      " reads what does not stand before it");
+  TORCH_INTERNAL_ASSERT(is_listed(operand), "a use is not in the list of its value: ", to_text(graph, node));
+  TORCH_INTERNAL_ASSERT(
+      !operand.view() || operand.view()->extent_bytes() <= value.layout().extent_bytes(),
+      "a view leaves its storage: ",
+      to_text(graph, node));
+}
+
+void check_call(const Graph& graph, const GraphNode& node, const std::set<const GraphNode*>& earlier) {
+  const auto counts = count_bindings(*node.signature());
+  TORCH_INTERNAL_ASSERT(
+      counts.operands == node.num_operands() && counts.scalars == node.scalars().size(),
+      node.op().name(),
+      " has other operands or scalars than its signature binds");
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    const GraphUse& operand = node.operand(i);
+    if (operand.value().defined()) {
+      check_operand(graph, node, operand, earlier);
+    }
+    const GraphUse& same = node.operand(operand.same_as());
+    TORCH_INTERNAL_ASSERT(
+        same.value() == operand.value() && same.view() == operand.view() && same.index() <= i,
+        "operands that are one tensor differ: ",
+        to_text(graph, node));
+  }
+}
+
+} // namespace
+
+void verify(const Graph& graph) {
+  std::set<const GraphNode*> earlier;
+  for (const GraphNode& node : graph.nodes()) {
+    if (node.is_call()) {
+      check_call(graph, node, earlier);
+    }
+    earlier.insert(&node);
+  }
+  for (size_t i = 0; i < graph.num_roots(); ++i) {
+    const GraphValue root = graph.root(i);
+    TORCH_INTERNAL_ASSERT(
+        earlier.count(root.node) != 0 && root.output < root.node->num_outputs(),
+        "root ",
+        i,
+        " does not exist");
+  }
+}
+
 void verify_arguments(const Signature& signature, c10::ArrayRef<c10::IValue> arguments) {
   if (signature.operands.empty()) {
     return; // made by hand: it promises nothing

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lowering/ir.h"
+#include "lowering/graph.h"
 
 namespace lazyplug {
 
@@ -12,6 +12,10 @@ namespace lazyplug {
 //  4. A value that a call has written is not read again: its successor is.
 //  5. Roots exist, are distinct, and have not been written over.
 void verify(const Trace& trace, c10::ArrayRef<Value> roots);
+
+// The same for what is left of a trace, or has been made of it: rules 1 to 3. The operands of a call that are one
+// tensor read one value by one view, and each use is in the list of its value.
+void verify(const Graph& graph);
 
 // Throws, naming the op, if the tensors that its kernel is about to be called
 // with do not lie as the signature promises.

@@ -74,7 +74,8 @@ TEST(Dump, DotHasNodesEdgesAndMarkedRoots) {
       to_dot(trace, Value{call, 0}),
       "digraph G {\n"
       "  n0 [shape=ellipse, label=\"%0 = device_data(0)\\nFloat[2] strides=[1]\"];\n"
-      "  n1 [shape=box, peripheries=2, label=\"%1 = aten::gelu(%0, no\\\"ne)\\nFloat[2] strides=[1]\\nmodel.py:3\"];\n"
+      "  n1 [shape=box, peripheries=2, label=\"%1 = aten::gelu(%0, \\\"no\\\\\\\"ne\\\")\\nFloat[2] "
+      "strides=[1]\\nmodel.py:3\"];\n"
       "  n0 -> n1 [label=\"0\"];\n"
       "}\n");
 }

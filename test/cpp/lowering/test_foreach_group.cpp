@@ -9,7 +9,7 @@ namespace {
 
 class ForeachGroups : public testing::Test {
  protected:
-  using Values = std::vector<Value>;
+  using Values = std::vector<GraphValue>;
 
   // The call on whole values of equal layouts; returns what it writes or makes.
   Values call(
@@ -22,11 +22,11 @@ class ForeachGroups : public testing::Test {
     const OpInfo& op = make_op(name, overload);
     const bool writes = op.writes();
     std::vector<ArgBinding> args;
-    std::vector<Operand> operands;
+    std::vector<GraphOperand> operands;
     for (const Values& list : lists) {
       args.push_back(a_list(list.size()));
-      for (Value value : list) {
-        operands.push_back({value});
+      for (GraphValue value : list) {
+        operands.push_back({value, nullptr, static_cast<uint32_t>(operands.size())});
       }
     }
     args.insert(args.end(), scalars.size(), a_scalar());
@@ -36,10 +36,14 @@ class ForeachGroups : public testing::Test {
     auto signature = c10::make_intrusive<Signature>(
         *make_signature(op, args, std::vector<Geometry>(writes ? 0 : num_rows, promised.value_or(layout)), written));
     signature->operands.assign(operands.size(), layout);
-    last = trace.add_call(signature, operands, scalars, writes ? num_rows : 0, nullptr);
+    std::vector<uint32_t> numbers;
+    for (const c10::IValue& scalar : scalars) {
+      numbers.push_back(graph.add_scalar(scalar));
+    }
+    last = &graph.add_call(next_id++, signature, operands, numbers, nullptr);
     Values results;
     for (uint32_t i = 0; i < num_rows; ++i) {
-      results.push_back({last, i});
+      results.push_back(last->output(i));
     }
     return results;
   }
@@ -47,32 +51,33 @@ class ForeachGroups : public testing::Test {
   Values leaves(size_t n) {
     Values values;
     for (size_t i = 0; i < n; ++i) {
-      values.push_back(add_leaf(trace, at::ones({4})));
+      values.push_back(graph.add_leaf(next_id++, &row).output(0));
     }
     return values;
   }
 
-  Trace trace;
-  NodeId last = 0;
   const Geometry row = floats({4});
+  Graph graph;
+  NodeId next_id = 0;
+  GraphNode* last = nullptr;
 };
 
 TEST_F(ForeachGroups, AnOptimizersCallsAreOneProgram) {
   const Values moments = leaves(3);
   const Values gradients = leaves(3);
   const Values parameters = leaves(3);
-  ForeachGroup group(trace);
+  ForeachGroup group(graph);
   const Values updated = call("aten::_foreach_addcmul_", "Scalar", {moments, gradients, gradients}, {0.1}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   const Values roots = call("aten::_foreach_sqrt", "", {updated}, {}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   const c10::List<double> steps({1.0, 2.0, 3.0});
   c10::impl::GenericList numbers(c10::NumberType::get());
   for (double step : steps) {
     numbers.push_back(step);
   }
   call("aten::_foreach_addcdiv_", "ScalarList", {parameters, gradients, roots}, {numbers}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   ASSERT_EQ(group.lists().size(), 4);
   EXPECT_EQ(group.num_rows(), 3);
   EXPECT_EQ(group.lists()[0].first, moments);
@@ -91,11 +96,11 @@ TEST_F(ForeachGroups, SingleNumbersComeBeforeLists) {
   c10::impl::GenericList numbers(c10::NumberType::get());
   numbers.push_back(1.0);
   numbers.push_back(int64_t{2});
-  ForeachGroup group(trace);
+  ForeachGroup group(graph);
   const Values y = call("aten::_foreach_add_", "ScalarList", {x}, {numbers}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   call("aten::_foreach_mul_", "Scalar", {y}, {3.0}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   EXPECT_EQ(
       kernels::to_string(group.program({0})),
       "f32 memory 1 slots 1 numbers 2 0 = add_number 0 1 ; 0 = mul_number 0 0 ;");
@@ -103,12 +108,12 @@ TEST_F(ForeachGroups, SingleNumbersComeBeforeLists) {
 
 TEST_F(ForeachGroups, CallsThatDoNotFitLeaveTheGroupAsItIs) {
   const Values x = leaves(2);
-  ForeachGroup group(trace);
+  ForeachGroup group(graph);
   const Values y = call("aten::_foreach_mul_", "Scalar", {x}, {3.0}, row);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   const auto refuses = [&](const char* why) {
     const std::string before = kernels::to_string(group.program({0}));
-    EXPECT_FALSE(group.add(last)) << why;
+    EXPECT_FALSE(group.add(*last)) << why;
     EXPECT_EQ(kernels::to_string(group.program({0})), before) << why;
   };
   call("aten::_foreach_mul_", "Scalar", {leaves(3)}, {3.0}, row);
@@ -123,29 +128,29 @@ TEST_F(ForeachGroups, CallsThatDoNotFitLeaveTheGroupAsItIs) {
   refuses("an op with its own rounding");
   call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, floats({5}));
   refuses("another layout");
-  add_relu(trace, {y[0]}, row);
-  last = static_cast<NodeId>(trace.size() - 1);
+  const auto relu = make_signature(make_op("aten::relu"), {an_operand()}, {row});
+  last = &graph.add_call(next_id++, relu, GraphOperand{y[0]}, {}, nullptr);
   refuses("no call on lists");
 }
 
 TEST_F(ForeachGroups, WhatIsNewMustLieAsItIsPromised) {
-  ForeachGroup group(trace);
+  ForeachGroup group(graph);
   const Geometry weight = geometry_of(at::ones({2, 1, 2, 2}));
   call("aten::_foreach_sqrt", "", {leaves(2)}, {}, weight);
-  EXPECT_TRUE(group.add(last));
+  EXPECT_TRUE(group.add(*last));
   const Geometry promised = geometry_of(at::ones({2, 2, 2, 1}).permute({0, 3, 1, 2}));
   EXPECT_TRUE(promised.same_memory(weight.sizes, weight.strides));
   const Values x = leaves(2);
   call("aten::_foreach_sqrt", "", {x}, {}, weight, promised);
-  EXPECT_FALSE(group.add(last));
+  EXPECT_FALSE(group.add(*last));
 }
 
 TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
   for (const at::Tensor& example :
        {at::ones({4, 2}).select(1, 0), at::ones({4}, at::kInt), at::ones({4}, at::kHalf), at::ones({1}).expand({4})}) {
-    ForeachGroup group(trace);
+    ForeachGroup group(graph);
     call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, geometry_of(example));
-    EXPECT_FALSE(group.add(last)) << example;
+    EXPECT_FALSE(group.add(*last)) << example;
   }
 }
 

@@ -343,7 +343,7 @@ TEST_F(PromisedStridesTest, ScrambledResultsAreArrangedAndNotLearned) {
   Value value = add_leaf(trace, at::ones({2, 3}));
   std::vector<Value> roots;
   for (int i = 0; i < 64; ++i) {
-    roots.push_back(value = add_relu(trace, {value}, floats({2, 3})));
+    roots.push_back(value = add_mul(trace, {value}, {value}, floats({2, 3})));
   }
   const auto computation = compile(trace, roots);
   config().scramble.set(1);

@@ -1,0 +1,96 @@
+#include "lowering/passes/pass.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+
+#include "common/config.h"
+#include "common/logging.h"
+#include "common/metrics.h"
+#include "lowering/dump.h"
+#include "lowering/passes/common_subexpressions.h"
+#include "lowering/passes/dead_code.h"
+#include "lowering/passes/identities.h"
+#include "lowering/passes/no_op_copies.h"
+#include "lowering/passes/pure_writes.h"
+#include "lowering/verify.h"
+
+namespace lazyplug {
+namespace {
+
+constexpr Pass kPasses[] = {
+    {"dead_code", remove_dead_code},
+    {"no_op_copies", remove_no_op_copies},
+    {"identities", remove_identities},
+    {"common_subexpressions", merge_common_subexpressions},
+    {"pure_writes", make_writes_pure},
+    {"dead_code", remove_dead_code},
+};
+
+// Writes one graph's files, if the flag says so.
+class Dump {
+ public:
+  Dump() : directory_(config().dump_dir.get()) {
+    static std::atomic<uint64_t> next{0};
+    if (!directory_.empty()) {
+      prefix_ = std::to_string(getpid()) + "-" + std::to_string(next.fetch_add(1)) + "-";
+    }
+  }
+
+  void write(const char* pass, const Graph& graph) {
+    if (directory_.empty()) {
+      return;
+    }
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    const auto path = directory_ / (prefix_ + std::to_string(step_++) + "-" + pass + ".txt");
+    std::ofstream file(path);
+    file << to_text(graph);
+    if (!file) {
+      log_warning("cannot write ", path.string());
+    }
+  }
+
+ private:
+  const std::filesystem::path directory_;
+  std::string prefix_;
+  size_t step_ = 0;
+};
+
+bool run(const Pass& pass, Graph& graph) {
+  const std::string name = pass.name;
+  const TimerScope scope(timer("PassTime/" + name));
+  const bool changed = pass.run(graph);
+  if (changed) {
+    counter("PassChanged/" + name).add();
+  }
+  return changed;
+}
+
+} // namespace
+
+c10::ArrayRef<Pass> passes() {
+  return kPasses;
+}
+
+bool is_pass_enabled(std::string_view name) {
+  const std::string disabled = "," + config().disabled_passes.get() + ",";
+  return disabled.find("," + std::string(name) + ",") == std::string::npos;
+}
+
+void run_passes(Graph& graph) {
+  Dump dump;
+  dump.write("recorded", graph);
+  for (const Pass& pass : kPasses) {
+    if (is_pass_enabled(pass.name) && run(pass, graph)) {
+      dump.write(pass.name, graph);
+      if (config().verify_ir.get()) {
+        verify(graph);
+      }
+    }
+  }
+}
+
+} // namespace lazyplug

@@ -1,0 +1,140 @@
+#include "lowering/passes/pure_writes.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "common/fork_safe_mutex.h"
+
+namespace lazyplug {
+namespace {
+
+// Without the "_". Their results have the dtype of their operands, if those have one, and lie as these do.
+constexpr std::array<std::string_view, 19> kPointwise = {
+    "aten::abs",
+    "aten::add",
+    "aten::addcdiv",
+    "aten::addcmul",
+    "aten::ceil",
+    "aten::clamp",
+    "aten::div",
+    "aten::exp",
+    "aten::floor",
+    "aten::lerp",
+    "aten::mul",
+    "aten::neg",
+    "aten::relu",
+    "aten::rsqrt",
+    "aten::sigmoid",
+    "aten::sqrt",
+    "aten::square",
+    "aten::sub",
+    "aten::tanh"};
+
+bool takes_the_same(const c10::FunctionSchema& a, const c10::FunctionSchema& b) {
+  const auto& first = a.arguments();
+  const auto& second = b.arguments();
+  return first.size() == second.size() && std::equal(first.begin(), first.end(), second.begin(), [](auto& x, auto& y) {
+           return x.name() == y.name() && *x.type() == *y.type() && x.kwarg_only() == y.kwarg_only();
+         });
+}
+
+const OpInfo* find_pure(const OpInfo& op) {
+  const std::string& base = op.base_name();
+  if (!op.is_aten() || !base.ends_with('_')) {
+    return nullptr;
+  }
+  const std::string name = base.substr(0, base.size() - 1);
+  if (std::find(kPointwise.begin(), kPointwise.end(), name) == kPointwise.end()) {
+    return nullptr;
+  }
+  const auto handle =
+      c10::Dispatcher::singleton().findSchema({name, op.handle().schema().operator_name().overload_name});
+  return handle && takes_the_same(handle->schema(), op.handle().schema()) ? new OpInfo(*handle, {}) : nullptr;
+}
+
+// The op that returns what this one writes, or null.
+const OpInfo* pure_variant(const OpInfo& op) {
+  static ForkSafeMutex mutex;
+  static auto* known = new std::unordered_map<const OpInfo*, const OpInfo*>();
+  const ForkSafeLock lock(mutex);
+  const auto [found, is_new] = known->try_emplace(&op, nullptr);
+  if (is_new) {
+    found->second = find_pure(op);
+  }
+  return found->second;
+}
+
+bool is_needed_later(const GraphNode& node, GraphValue value) {
+  for (const GraphUse* use = value.uses(); use; use = use->next()) {
+    if (use->is_root() || use->user()->place() > node.place()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether the pure kernel returns what lies as the first operand does: then all others do, or are numbers.
+bool lies_as_its_operands(const GraphNode& node) {
+  const Geometry& layout = node.operand(0).value().layout();
+  if (!c10::isFloatingType(layout.dtype) || !layout.is_dense()) {
+    return false;
+  }
+  for (size_t i = 1; i < node.num_operands(); ++i) {
+    const GraphUse& operand = node.operand(i);
+    const Geometry* geometry = operand.view()              ? operand.view()
+                               : operand.value().defined() ? &operand.value().layout()
+                                                           : nullptr;
+    const bool is_alike = geometry && geometry->dtype == layout.dtype && geometry->sizes == layout.sizes &&
+                          geometry->strides == layout.strides;
+    if (!is_alike && !(geometry && geometry->wrapped_number)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+SignaturePtr pure_signature(const GraphNode& node, const OpInfo& op) {
+  const Signature& original = *node.signature();
+  auto signature = c10::make_intrusive<Signature>(original);
+  const Geometry& layout = node.layout_of(0);
+  signature->op = &op;
+  signature->identity = hash_combine(original.identity, hash_bytes(op.name()));
+  signature->hash = hash_combine(signature->identity, layout);
+  signature->returns = {ReturnBinding{}};
+  signature->outputs = {layout};
+  signature->output_bytes = {layout.extent_bytes()};
+  signature->written.clear();
+  signature->shares_written = false;
+  return signature;
+}
+
+// The op that the call may be instead, or null.
+const OpInfo* pure_op(const GraphNode& node) {
+  if (!node.is_call() || node.num_operands() == 0 || !node.signature()->outputs.empty() || node.num_outputs() != 1) {
+    return nullptr;
+  }
+  const GraphUse& written = node.operand(0);
+  if (!written.is_write() || written.view() || !is_needed_later(node, written.value()) || !lies_as_its_operands(node)) {
+    return nullptr;
+  }
+  return pure_variant(node.op());
+}
+
+} // namespace
+
+bool make_writes_pure(Graph& graph) {
+  bool any = false;
+  graph.number();
+  for (GraphNode& node : graph.nodes()) {
+    if (const OpInfo* op = pure_op(node)) {
+      graph.replace_signature(node, pure_signature(node, *op));
+      any = true;
+    }
+  }
+  return any;
+}
+
+} // namespace lazyplug
