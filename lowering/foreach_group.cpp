@@ -95,7 +95,7 @@ bool ForeachGroup::add_call(GraphNode& node, Opcode opcode) {
   if (is_copy) {
     instruction.inputs[0] = lists[1];
   }
-  if (!writes && !returns_layouts(signature)) {
+  if (writes ? !can_write(lists[0]) : !returns_layouts(signature)) {
     return false;
   }
   instruction.out = writes ? lists[0] : add_fresh(node);
@@ -198,6 +198,15 @@ uint8_t ForeachGroup::add_fresh(GraphNode& node) {
     places_[node.output(row)] = {list, row};
   }
   return list;
+}
+
+// Not if the old value is the group's own, and somebody else needs it: it has no memory but that of the new one.
+bool ForeachGroup::can_write(uint8_t list) const {
+  const auto& last = lists_[list].last;
+  return std::all_of(last.begin(), last.end(), [this](GraphValue value) {
+    const bool is_own = std::find(nodes_.begin(), nodes_.end(), value.node) != nodes_.end();
+    return !is_own || value.num_uses() == num_reads(value);
+  });
 }
 
 void ForeachGroup::write(uint8_t list, GraphNode& node) {

@@ -72,6 +72,7 @@ class ForeachGroup {
   std::optional<uint8_t> list_of(const GraphNode& node, size_t first_operand);
   bool bind_numbers(const GraphNode& node, kernels::Instruction& instruction);
   uint8_t add_fresh(GraphNode& node);
+  bool can_write(uint8_t list) const;
   void write(uint8_t list, GraphNode& node);
   uint8_t place_of_number(size_t index) const;
 

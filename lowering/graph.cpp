@@ -13,6 +13,14 @@ const GraphUse* GraphValue::uses() const {
   return node->uses_of(output);
 }
 
+size_t GraphValue::num_uses() const {
+  size_t count = 0;
+  for (const GraphUse* use = uses(); use; use = use->next()) {
+    ++count;
+  }
+  return count;
+}
+
 // ---- uses ----
 
 void GraphUse::link(GraphValue value) {

@@ -31,6 +31,7 @@ struct GraphValue {
   bool has_uses() const {
     return uses() != nullptr;
   }
+  size_t num_uses() const;
 };
 
 // A read of a value by a node, or by a root: a link in the list of that value's uses.

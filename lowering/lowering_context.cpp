@@ -83,14 +83,6 @@ std::vector<uint32_t> fresh_returns(const Signature& signature) {
   return fresh;
 }
 
-size_t num_uses(GraphValue value) {
-  size_t count = 0;
-  for (const GraphUse* use = value.uses(); use; use = use->next()) {
-    ++count;
-  }
-  return count;
-}
-
 Kernel view_kernel(const GraphNode& node, const Geometry& layout, const Geometry& view) {
   return {
       [layout, view](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), layout, view); },
@@ -235,7 +227,7 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
   std::vector<uint8_t> fresh;
   for (uint8_t i = 0; i < group.lists().size(); ++i) {
     const auto& list = group.lists()[i];
-    const auto is_read_later = [&](GraphValue value) { return num_uses(value) > group.num_reads(value); };
+    const auto is_read_later = [&](GraphValue value) { return value.num_uses() > group.num_reads(value); };
     if (!list.is_fresh()) {
       given.push_back(i);
     } else if (std::any_of(list.last.begin(), list.last.end(), is_read_later)) {

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from .prelude import mark_step
 
+PASSES = ("dead_code", "no_op_copies", "identities", "common_subexpressions", "pure_writes", "foreach_groups")
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -17,6 +19,7 @@ class Mode:
     chunk_nodes: int = 16
     verify_ir: bool = False
     small_call: int = 8192
+    disabled_passes: str = ""
 
     def simpler(self):
         """Modes with one setting less."""
@@ -26,7 +29,7 @@ class Mode:
 
     def uncut(self):
         """What the results have to be equal to, bit by bit."""
-        return replace(self, launch_blocking=False, schedule="never", scramble=0)
+        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="")
 
 
 @contextlib.contextmanager
@@ -71,4 +74,6 @@ def _mixed(rng, number):
     schedules = {"": 4, "never": 1, f"random:{number}": 5, f"every:{rng.choice([1, 2, 3, 5, 8, 13])}": 2}
     schedule = rng.choices(list(schedules), schedules.values())[0]
     blocking, scrambled, verify = (rng.random() < chance for chance in (0.1, 0.3, 0.2))
-    return Mode(blocking, schedule, scrambled * number, rng.choice([1, 2, 4, 16]), verify)
+    mode = Mode(blocking, schedule, scrambled * number, rng.choice([1, 2, 4, 16]), verify)
+    disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
+    return replace(mode, disabled_passes=disabled)

@@ -133,6 +133,21 @@ TEST_F(ForeachGroups, CallsThatDoNotFitLeaveTheGroupAsItIs) {
   refuses("no call on lists");
 }
 
+TEST_F(ForeachGroups, OldValuesThatOthersNeedAreNotWrittenOver) {
+  const Values x = leaves(2);
+  ForeachGroup group(graph);
+  const Values y = call("aten::_foreach_mul", "Scalar", {x}, {3.0}, row);
+  EXPECT_TRUE(group.add(*last));
+  graph.add_root(x[0]);
+  call("aten::_foreach_mul_", "Scalar", {x}, {3.0}, row);
+  EXPECT_TRUE(group.add(*last)) << "the memory of what comes from elsewhere is copied";
+  const Values z = call("aten::_foreach_mul_", "Scalar", {y}, {3.0}, row);
+  EXPECT_TRUE(group.add(*last));
+  graph.add_root(z[1]);
+  call("aten::_foreach_mul_", "Scalar", {z}, {3.0}, row);
+  EXPECT_FALSE(group.add(*last));
+}
+
 TEST_F(ForeachGroups, WhatIsNewMustLieAsItIsPromised) {
   ForeachGroup group(graph);
   const Geometry weight = geometry_of(at::ones({2, 1, 2, 2}));
