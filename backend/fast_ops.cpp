@@ -58,9 +58,15 @@ Result results_of(DeviceContext::Predicted predicted) {
       [&] { return (binding++)->kind == ReturnBinding::Kind::kFresh ? std::move(*fresh++) : at::Tensor(); });
 }
 
+template <typename T>
+constexpr bool kHoldsTensors =
+    std::is_convertible_v<T, at::TensorList> || std::is_convertible_v<T, c10::List<std::optional<at::Tensor>>> ||
+    std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, std::optional<at::TensorList>>;
+
 // Whether autograd has anything to do with an argument.
 template <typename T>
 bool is_differentiated(const T& /*no tensor*/) {
+  static_assert(!kHoldsTensors<T>, "gradients would be lost silently");
   return false;
 }
 bool is_differentiated(const at::Tensor& tensor) {
