@@ -107,10 +107,8 @@ std::string escaped(const std::string& text) {
 
 bool is_root(const GraphNode& node) {
   for (uint32_t i = 0; i < node.num_outputs(); ++i) {
-    for (const GraphUse* use = node.uses_of(i); use; use = use->next()) {
-      if (use->is_root()) {
-        return true;
-      }
+    if (node.is_root(i)) {
+      return true;
     }
   }
   return false;

@@ -21,6 +21,10 @@ size_t GraphValue::num_uses() const {
   return count;
 }
 
+bool GraphValue::is_root() const {
+  return node->is_root(output);
+}
+
 // ---- uses ----
 
 void GraphUse::link(GraphValue value) {
@@ -57,6 +61,15 @@ bool GraphUse::is_write() const {
 
 bool GraphNode::has_uses() const {
   return std::any_of(uses_.begin(), uses_.end(), [](const GraphUse* first) { return first != nullptr; });
+}
+
+bool GraphNode::is_root(uint32_t output) const {
+  for (const GraphUse* use = uses_[output]; use; use = use->next()) {
+    if (use->is_root()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<GraphValue> GraphNode::written_values() const {

@@ -32,6 +32,7 @@ struct GraphValue {
     return uses() != nullptr;
   }
   size_t num_uses() const;
+  bool is_root() const;
 };
 
 // A read of a value by a node, or by a root: a link in the list of that value's uses.
@@ -147,6 +148,7 @@ class GraphNode {
   const GraphUse* uses_of(uint32_t output) const {
     return uses_[output];
   }
+  bool is_root(uint32_t output) const;
 
  private:
   friend class Graph;

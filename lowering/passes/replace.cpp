@@ -29,6 +29,9 @@ bool is_made_here(GraphValue value) {
 } // namespace
 
 bool can_replace(GraphValue value, GraphValue other) {
+  if (value.is_root() && other.is_root()) {
+    return false;
+  }
   const bool is_exact = is_made_here(other);
   for (const GraphUse* use = value.uses(); use; use = use->next()) {
     if ((!is_exact && (use->is_root() || use->is_write())) ||

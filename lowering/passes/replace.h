@@ -5,7 +5,8 @@
 namespace lazyplug {
 
 // Whether whoever reads `value` may read `other` instead, which holds the same: their layouts are the same, nobody
-// writes the one beside the other, and no storage gets memory that is not made for it.
+// writes the one beside the other, and no storage gets memory that is not made for it. Not if both are roots: one would
+// be copied in the end.
 bool can_replace(GraphValue value, GraphValue other);
 
 // Replaces the only output of a call, and erases it, if that is possible.
