@@ -1,6 +1,7 @@
 #include "backend/compile_storms.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 
@@ -21,12 +22,16 @@ class CompileStorms {
       return;
     }
     Kinds kinds = kinds_in(trace);
+    const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
-    last_.push_front({graph, std::move(kinds), false});
-    last_.resize(std::min(last_.size(), limit));
+    last_.push_front({graph, std::move(kinds), step, false});
+    while (last_.size() > limit || last_.back().step + kWindow < step) {
+      last_.pop_back();
+    }
     any_.store(true, std::memory_order_relaxed);
-    if (last_.size() >= std::max<size_t>(limit / divisor_, 2) && 2 * num_reused() < last_.size()) {
-      begin(current_step());
+    const size_t enough = is_soon_after_storm(step) ? std::max<size_t>(limit / kDivisorAgain, 2) : limit;
+    if (last_.size() >= enough && 2 * num_reused() < last_.size()) {
+      begin(step);
     }
   }
 
@@ -50,7 +55,12 @@ class CompileStorms {
 
   bool concerns(const Call& call) {
     const Hash128 kind = kind_of(call);
+    const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
+    if (step != this_step_.number) {
+      end_step(step);
+    }
+    this_step_.calls = hash_combine(this_step_.calls, call.key);
     return kinds_.count(kind) != 0;
   }
 
@@ -59,7 +69,7 @@ class CompileStorms {
     last_.clear();
     kinds_.clear();
     steps_ = 0;
-    divisor_ = 1;
+    num_repeated_ = 0;
     end_.store(0, std::memory_order_relaxed);
     any_.store(false, std::memory_order_relaxed);
   }
@@ -70,12 +80,39 @@ class CompileStorms {
   static constexpr uint64_t kGrowth = 4;
   // So many graphs fewer are enough when it comes again.
   static constexpr size_t kDivisorAgain = 4;
+  // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
+  static constexpr uint64_t kWindow = 256;
+  // So many steps in a row, each like one of the last few, are those of a program that repeats.
+  static constexpr size_t kRepeated = 16;
 
   struct Compiled {
     Hash128 graph;
     Kinds kinds;
+    uint64_t step;
     bool reused;
   };
+  struct Step {
+    uint64_t number = 0;
+    Hash128 calls;
+  };
+
+  // After a longer peace than the last storm took it is another one.
+  bool is_soon_after_storm(uint64_t step) const {
+    const uint64_t last_end = end_.load(std::memory_order_relaxed);
+    return last_end != 0 && step < last_end + steps_;
+  }
+
+  // The storm is over as soon as the program repeats itself.
+  void end_step(uint64_t next) {
+    const bool is_known = std::find(last_steps_.begin(), last_steps_.end(), this_step_.calls) != last_steps_.end();
+    num_repeated_ = is_known ? num_repeated_ + 1 : 0;
+    last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
+    this_step_ = {next, {}};
+    if (num_repeated_ == kRepeated) {
+      num_repeated_ = 0;
+      end_.store(next, std::memory_order_relaxed);
+    }
+  }
 
   size_t num_reused() const {
     return static_cast<size_t>(
@@ -84,14 +121,12 @@ class CompileStorms {
 
   void begin(uint64_t step) {
     static Counter& storms = counter("CompileStorm");
-    // After a longer peace than the last storm took it is another one.
-    const uint64_t last_end = end_.load(std::memory_order_relaxed);
-    const bool is_same = last_end != 0 && step < last_end + steps_;
+    const bool is_same = is_soon_after_storm(step);
     if (!is_same) {
       kinds_.clear();
     }
     steps_ = is_same ? std::min(kGrowth * steps_, kMostSteps) : kFirstSteps;
-    divisor_ = kDivisorAgain;
+    num_repeated_ = 0;
     for (const Compiled& compiled : last_) {
       if (!compiled.reused) {
         kinds_.insert(compiled.kinds.begin(), compiled.kinds.end());
@@ -108,7 +143,10 @@ class CompileStorms {
   std::deque<Compiled> last_;    // compiled since the last storm, the latest first
   Kinds kinds_;
   uint64_t steps_ = 0; // that the last storm takes
-  size_t divisor_ = 1;
+  Step this_step_;     // of a storm
+  std::array<Hash128, 8> last_steps_;
+  size_t next_step_ = 0; // where in them
+  size_t num_repeated_ = 0;
 };
 
 CompileStorms& compile_storms() {

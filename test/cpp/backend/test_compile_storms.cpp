@@ -61,6 +61,33 @@ TEST_F(CompileStormsTest, IsForgottenWithAllGraphs) {
   EXPECT_EQ(count("CompileStorm"), 0);
 }
 
+TEST_F(CompileStormsTest, ANewGraphNowAndThenIsNone) {
+  for (int64_t length = 1; length <= 24; ++length) {
+    run(length);
+    for (int i = 0; i < 40; ++i) {
+      run(1);
+    }
+  }
+  EXPECT_EQ(count("CompileStorm"), 0);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(CompileStormsTest, IsOverWhenTheProgramRepeatsItself) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  for (int i = 0; i < 12; ++i) {
+    run(41);
+    run(42);
+  }
+  EXPECT_FALSE(is_storming());
+  reset_metrics();
+  run(41);
+  run(42);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
 TEST_F(CompileStormsTest, OtherCallsAreRecorded) {
   for (int64_t length = 1; length <= 40; ++length) {
     run(length);
