@@ -83,7 +83,7 @@ class CompileStorms {
   // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
   static constexpr uint64_t kWindow = 256;
   // So many steps in a row, each like one of the last few, are those of a program that repeats.
-  static constexpr size_t kRepeated = 16;
+  static constexpr size_t kRepeated = 4;
 
   struct Compiled {
     Hash128 graph;

@@ -12,7 +12,7 @@ namespace lazyplug {
 // once, for a while: for 64 steps, then it is tried again, with fewer graphs, and
 // if that was in vain for four times as many steps, up to 4,096. So the number of
 // graphs that such a program compiles grows with the logarithm of its length. As
-// soon as 16 steps in a row are each like one of the last eight, the storm is
+// soon as four steps in a row are each like one of the last eight, the storm is
 // over: another program may have begun. Counter: CompileStorm.
 //
 // All of it is thread-safe.
