@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "common/config.h"
 #include "common/logging.h"
@@ -28,6 +30,26 @@ constexpr Pass kPasses[] = {
     {"pure_writes", make_writes_pure},
     {"dead_code", remove_dead_code},
 };
+
+bool is_pass(std::string_view name) {
+  return name == "foreach_groups" ||
+         std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; });
+}
+
+// After each change of the flag.
+void warn_of_unknown_names() {
+  static std::atomic<uint64_t> seen{0};
+  const uint64_t version = config().disabled_passes.version();
+  if (seen.exchange(version) == version) {
+    return;
+  }
+  std::istringstream names(config().disabled_passes.get());
+  for (std::string name; std::getline(names, name, ',');) {
+    if (!is_pass(name)) {
+      log_warning("disabled_passes: no pass is called \"", name, "\"");
+    }
+  }
+}
 
 // Writes one graph's files, if the flag says so.
 class Dump {
@@ -81,6 +103,7 @@ bool is_pass_enabled(std::string_view name) {
 }
 
 void run_passes(Graph& graph) {
+  warn_of_unknown_names();
   Dump dump;
   dump.write("recorded", graph);
   for (const Pass& pass : kPasses) {

@@ -75,6 +75,16 @@ TEST_F(Passes, EachCanBeSwitchedOffAlone) {
   EXPECT_EQ(run(), kText);
 }
 
+TEST_F(Passes, NamesThatNoneHasAreTold) {
+  config().disabled_passes.set("identities,identitties,foreach_groups");
+  testing::internal::CaptureStderr();
+  run();
+  run();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("no pass is called \"identitties\""), std::string::npos) << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
 TEST_F(Passes, AreTimed) {
   run();
   EXPECT_EQ(timer("PassTime/identities").stats().count, 1);
