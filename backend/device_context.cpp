@@ -355,7 +355,7 @@ DeviceContext::Submitted DeviceContext::submit(StreamContext& stream, bool wake)
   if (num_results != 0) {
     note_cut(num_nodes, num_results, bytes);
   }
-  return {ticket, overlaps};
+  return {ticket, bytes, overlaps};
 }
 
 // Nobody is woken: this thread waits, and so it works.
@@ -364,18 +364,18 @@ void DeviceContext::submit_and_wait(StreamContext& stream) {
 }
 
 // Somebody will want it; this thread does not wait, unless nobody else computes.
-Worker::Ticket DeviceContext::hand_over(StreamContext& stream) {
-  const auto [ticket, overlaps] = submit(stream, /*wake=*/true);
-  if (!overlaps) {
-    wait_and_learn(stream, ticket);
+DeviceContext::Submitted DeviceContext::hand_over(StreamContext& stream) {
+  const Submitted submitted = submit(stream, /*wake=*/true);
+  if (!submitted.overlaps) {
+    wait_and_learn(stream, submitted.ticket);
   }
-  return ticket;
+  return submitted;
 }
 
 // Recording goes on, unless too much is queued by now.
 void DeviceContext::submit_full(StreamContext& stream) {
-  const Worker::Ticket ticket = hand_over(stream);
-  const bool large = static_cast<int64_t>(stream.submitted_bytes()) >= config().max_pending_bytes.get() / 4;
+  const auto [ticket, bytes, overlaps] = hand_over(stream);
+  const bool large = static_cast<int64_t>(bytes) >= config().max_pending_bytes.get() / 4;
   const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
   if (ticket > queued) {
     wait_and_learn(stream, ticket - queued);
@@ -423,7 +423,7 @@ void DeviceContext::wait_for(c10::Stream waiting, c10::Stream stream, uint64_t p
   if (waiting == stream || source.completed() >= place) {
     return;
   }
-  const Worker::Ticket ticket = other.hand_over(source);
+  const Worker::Ticket ticket = other.hand_over(source).ticket;
   DeviceContext& context = get(waiting.device_index());
   StreamContext& target = context.stream(waiting.id());
   context.hand_over(target);

@@ -145,11 +145,12 @@ class DeviceContext {
   static void drop_pending(LazyStorageImpl& storage);
   struct Submitted {
     Worker::Ticket ticket;
+    size_t bytes;  // that it allocates
     bool overlaps; // nobody need wait
   };
   Submitted submit(StreamContext& stream, bool wake);
   void submit_and_wait(StreamContext& stream);
-  Worker::Ticket hand_over(StreamContext& stream);
+  Submitted hand_over(StreamContext& stream);
   void submit_full(StreamContext& stream);
 
   const c10::DeviceIndex index_;

@@ -248,7 +248,6 @@ Worker::Ticket StreamContext::submit(bool wake) {
     return last_ticket_;
   }
   submitted_place_ = recorded_;
-  submitted_bytes_ = trace_.pending_bytes();
   submitted_overlaps_ = work_ <= overlapping_work_;
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable; held by the task alone, so that it does not die here, under the lock.

@@ -127,11 +127,8 @@ class StreamContext {
   uint64_t epoch() const {
     return epoch_;
   }
-  // Of the last trace to be cut: the bytes that it allocates, whether the worker
-  // may compute it, and how many storages wait for it.
-  size_t submitted_bytes() const {
-    return submitted_bytes_;
-  }
+  // Of the last trace to be cut: whether the worker may compute it, and how many
+  // storages wait for it.
   bool submitted_overlaps() const {
     return submitted_overlaps_;
   }
@@ -187,7 +184,6 @@ class StreamContext {
   Schedule schedule_;
   uint64_t schedule_version_ = 0; // of the flag
   Prediction prediction_;
-  size_t submitted_bytes_ = 0;
   bool submitted_overlaps_ = true;
   size_t num_submitted_ = 0;
   uint64_t submitted_place_ = 0;
