@@ -123,8 +123,9 @@ def make_step(device):
 
 
 def test_a_step_is_planned_once_and_computes_the_same(planned):
+    """However its times turn out: it is settled after at most 46 steps, and tried again once until the 120th."""
     lazy, cpu = make_step(DEVICE), make_step("cpu")
-    for _ in range(20):
+    for _ in range(120):
         assert lazy() == cpu()
     settled = [metrics.counter_value(name) or 0 for name in ("StepsCut", "StepsKeptWhole")]
     assert sum(settled) == 1
