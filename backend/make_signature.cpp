@@ -1,6 +1,7 @@
 #include "backend/make_signature.h"
 
 #include "backend/float_numbers.h"
+#include "lowering/finish_signature.h"
 #include "lowering/light_calls.h"
 
 namespace lazyplug {
@@ -48,7 +49,6 @@ bool add_output(Signature& signature, const at::Tensor& meta, c10::DeviceType de
   Geometry layout = Geometry::of(*meta.unsafeGetTensorImpl());
   layout.conj = layout.neg = layout.wrapped_number = false;
   layout.offset = 0;
-  signature.output_bytes.push_back(layout.extent_bytes());
   signature.outputs.push_back(std::move(layout));
   return true;
 }
@@ -85,13 +85,6 @@ bool is_predictable(const Call& call) {
 }
 
 } // namespace
-
-void finish_hash(Signature& signature) {
-  signature.hash = signature.identity;
-  for (const Geometry& output : signature.outputs) {
-    signature.hash = hash_combine(signature.hash, output);
-  }
-}
 
 c10::intrusive_ptr<Signature> make_signature(
     const Call& call,
@@ -130,7 +123,7 @@ c10::intrusive_ptr<Signature> make_signature(
   signature->proven.value = device == c10::kCPU;
   signature->work = light_work(*signature);
   signature->takes_float_numbers = takes_float_numbers(*signature);
-  finish_hash(*signature);
+  finish_signature(*signature);
   return signature;
 }
 

@@ -17,7 +17,4 @@ c10::intrusive_ptr<Signature> make_signature(
     c10::DeviceType device,
     bool is_silent);
 
-// Computes `hash` anew, after the outputs have changed.
-void finish_hash(Signature& signature);
-
 } // namespace lazyplug

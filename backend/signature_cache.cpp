@@ -6,6 +6,7 @@
 #include "common/config.h"
 #include "common/lru_cache.h"
 #include "common/metrics.h"
+#include "lowering/finish_signature.h"
 
 namespace lazyplug {
 namespace {
@@ -58,10 +59,9 @@ void learn_strides(const Signature& signature, size_t output, c10::IntArrayRef s
   }
   auto better = c10::make_intrusive<Signature>(latest);
   better->outputs[output].strides = strides;
-  better->output_bytes[output] = better->outputs[output].extent_bytes();
   better->lessons = latest.lessons + 1;
   better->proven.value = true;
-  finish_hash(*better);
+  finish_signature(*better);
   learned.add();
   signature.superseded.value = latest.superseded.value = true;
   signature_cache().replace(signature.key, std::move(better));

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "lowering/finish_signature.h"
+
 namespace lazyplug {
 namespace {
 
@@ -353,11 +355,7 @@ class Parser {
     for (const Geometry& operand : signature.operands) {
       signature.identity = hash_combine(signature.identity, operand);
     }
-    signature.hash = signature.identity;
-    for (const Geometry& output : signature.outputs) {
-      signature.hash = hash_combine(signature.hash, output);
-      signature.output_bytes.push_back(output.extent_bytes());
-    }
+    finish_signature(signature);
     signature.key = signature.hash;
   }
 

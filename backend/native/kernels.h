@@ -152,16 +152,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool train,
     bool bidirectional,
     bool batch_first);
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_packed(
-    const at::Tensor& data,
-    const at::Tensor& batch_sizes,
-    at::TensorList hx,
-    at::TensorList params,
-    bool has_biases,
-    int64_t num_layers,
-    double dropout,
-    bool train,
-    bool bidirectional);
 
 // ---- rnn_cells.cpp ----
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(

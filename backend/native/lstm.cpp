@@ -38,19 +38,6 @@ bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList p
          hx[0].sizes() == hx[1].sizes(); // no projections
 }
 
-struct Layers : Recurrent {
-  bool batch_first;
-
-  // Of one direction of one layer: two weights and two biases.
-  std::array<at::Tensor, 4> params_of(int64_t index) const {
-    const int64_t first = index * (has_biases ? 4 : 2);
-    const at::Tensor& weight = params[first];
-    const at::Tensor& recurrent = params[first + 1];
-    return has_biases ? std::array{weight, recurrent, params[first + 2], params[first + 3]}
-                      : std::array{weight, recurrent, at::zeros_like(weight), at::zeros_like(recurrent)};
-  }
-};
-
 // What a layer returns in one direction: output, hidden state and cell state.
 using LayerResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
@@ -114,58 +101,44 @@ const auto& infer_layer() {
   return op;
 }
 
-LayerResult run_layer(
-    const Layers& layers,
-    int64_t index,
+// Of a network that is given the steps first, or the batch first: oneDNN asks only as whose part a layer runs.
+RecurrentResult run_layer(
+    const Recurrent& network,
+    bool batch_first,
+    const RecurrentWeights& weights,
     const at::Tensor& input,
-    const at::Tensor& hidden,
-    const at::Tensor& cell) {
-  const auto params = layers.params_of(index);
-  const bool reverse = index % layers.directions() == 1;
+    const RecurrentState& state,
+    bool reverse) {
+  const at::Tensor& input_bias = network.has_biases ? weights.input_bias : at::zeros_like(weights.input);
+  const at::Tensor& hidden_bias = network.has_biases ? weights.hidden_bias : at::zeros_like(weights.hidden);
   if (!c10::GradMode::is_enabled()) {
-    return infer_layer().call(input, params, hidden, cell, reverse, layers.has_biases);
+    const auto [output, hidden, cell] = infer_layer().call(
+        input,
+        {weights.input, weights.hidden, input_bias, hidden_bias},
+        state[0],
+        state[1],
+        reverse,
+        network.has_biases);
+    return {output, {hidden, cell}};
   }
-  auto [output, next_hidden, next_cell, workspace] = at::mkldnn_rnn_layer(
+  const auto [output, hidden, cell, workspace] = at::mkldnn_rnn_layer(
       input,
-      params[0],
-      params[1],
-      params[2],
-      params[3],
-      hidden,
-      cell,
+      weights.input,
+      weights.hidden,
+      input_bias,
+      hidden_bias,
+      state[0],
+      state[1],
       reverse,
       /*batch_sizes=*/{},
       kLstm,
-      hidden.size(-1),
-      layers.num_layers,
-      layers.has_biases,
-      layers.bidirectional,
-      layers.batch_first,
-      layers.train);
-  return {output, next_hidden, next_cell};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> run_layers(const Layers& layers, at::Tensor input, at::TensorList hx) {
-  const at::Tensor hidden = hx[0].contiguous();
-  const at::Tensor cell = hx[1].contiguous();
-  std::vector<at::Tensor> last_hidden;
-  std::vector<at::Tensor> last_cell;
-  at::Tensor current = (layers.batch_first ? input.transpose(0, 1) : input).contiguous();
-  for (int64_t layer = 0; layer < layers.num_layers; ++layer) {
-    std::vector<at::Tensor> outputs;
-    for (int64_t direction = 0; direction < layers.directions(); ++direction) {
-      const int64_t index = layer * layers.directions() + direction;
-      auto [output, next_hidden, next_cell] = run_layer(layers, index, current, hidden[index], cell[index]);
-      outputs.push_back(output);
-      last_hidden.push_back(next_hidden);
-      last_cell.push_back(next_cell);
-    }
-    current = outputs.size() == 1 ? outputs[0] : at::cat(outputs, -1);
-    if (layers.dropout != 0 && layers.train && layer < layers.num_layers - 1) {
-      current = at::dropout(current, layers.dropout, /*train=*/true);
-    }
-  }
-  return {layers.batch_first ? current.transpose(0, 1) : current, at::stack(last_hidden, 0), at::stack(last_cell, 0)};
+      state[0].size(-1),
+      network.num_layers,
+      network.has_biases,
+      network.bidirectional,
+      batch_first,
+      network.train);
+  return {output, {hidden, cell}};
 }
 
 } // namespace
@@ -180,34 +153,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool train,
     bool bidirectional,
     bool batch_first) {
+  if (!can_run_layers(input, hx, params)) {
+    return lstm_of_cells()(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+  }
   const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
-  if (can_run_layers(input, hx, params)) {
-    return run_layers({network, batch_first}, input, hx);
-  }
-  const at::Tensor steps_first = batch_first ? input.transpose(0, 1) : input;
-  if (hx.size() != 2 || !can_run_recurrent(network, steps_first, hx.vec())) {
-    return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
-  }
-  auto [output, state] = run_recurrent(RecurrentCell::kLstm, network, steps_first, hx.vec());
-  return {batch_first ? output.transpose_(0, 1) : output, state[0], state[1]};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_packed(
-    const at::Tensor& data,
-    const at::Tensor& batch_sizes,
-    at::TensorList hx,
-    at::TensorList params,
-    bool has_biases,
-    int64_t num_layers,
-    double dropout,
-    bool train,
-    bool bidirectional) {
-  const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
-  if (hx.size() != 2 || !can_run_packed(network, data, batch_sizes, hx.vec())) {
-    return at::native::lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional);
-  }
-  auto [output, state] = run_packed(RecurrentCell::kLstm, network, data, batch_sizes, hx.vec());
-  return {output, state[0], state[1]};
+  const RecurrentState first = {hx[0].contiguous(), hx[1].contiguous()};
+  const at::Tensor steps_first = (batch_first ? input.transpose(0, 1) : input).contiguous();
+  const auto run =
+      [&](const RecurrentWeights& weights, const at::Tensor& x, const RecurrentState& state, bool reverse) {
+        return run_layer(network, batch_first, weights, x, state, reverse);
+      };
+  const auto [output, last] = run_recurrent_layers(network, steps_first, first, run);
+  return {batch_first ? output.transpose(0, 1) : output, last[0], last[1]};
 }
 
 } // namespace lazyplug::native

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_native.h>
 #include <ATen/ops/rnn_relu_native.h>
 #include <ATen/ops/rnn_tanh_native.h>
 
@@ -21,46 +22,16 @@ int64_t params_per_layer(const Recurrent& network, const RecurrentState& state) 
   return (network.has_biases ? 4 : 2) + (has_projection(state) ? 1 : 0);
 }
 
-// Of one direction of one layer. Undefined: there is none.
-struct Weights {
-  at::Tensor input;
-  at::Tensor hidden;
-  at::Tensor input_bias;
-  at::Tensor hidden_bias;
-  at::Tensor projection;
-
-  Weights(const Recurrent& network, const RecurrentState& state, int64_t index) {
-    const auto params =
-        network.params.slice(index * params_per_layer(network, state), params_per_layer(network, state));
-    input = params[0];
-    hidden = params[1];
-    if (network.has_biases) {
-      input_bias = params[2];
-      hidden_bias = params[3];
-    }
-    if (has_projection(state)) {
-      projection = params.back();
-    }
-  }
-
-  at::Tensor input_gates(const at::Tensor& x) const {
-    return at::linear(x, input, input_bias);
-  }
-  at::Tensor hidden_gates(const at::Tensor& h) const {
-    return at::linear(h, hidden, hidden_bias);
-  }
-};
-
 // ---- cells: gates of the input and a state in, a state out ----
 
 RecurrentState
-step_simple(RecurrentCell cell, const at::Tensor& gates, const at::Tensor& hidden, const Weights& weights) {
+step_simple(RecurrentCell cell, const at::Tensor& gates, const at::Tensor& hidden, const RecurrentWeights& weights) {
   const at::Tensor sum = weights.hidden_gates(hidden).add_(gates);
   return {cell == RecurrentCell::kTanh ? sum.tanh() : sum.relu()};
 }
 
 // Gate order and formulas: torch.nn.LSTMCell.
-RecurrentState step_lstm(const at::Tensor& input_gates, const RecurrentState& state, const Weights& weights) {
+RecurrentState step_lstm(const at::Tensor& input_gates, const RecurrentState& state, const RecurrentWeights& weights) {
   const auto gates = weights.hidden_gates(state[0]).add_(input_gates).unsafe_chunk(4, 1);
   const at::Tensor in = gates[0].sigmoid_();
   const at::Tensor forget = gates[1].sigmoid_();
@@ -72,7 +43,7 @@ RecurrentState step_lstm(const at::Tensor& input_gates, const RecurrentState& st
 }
 
 // torch.nn.GRUCell.
-RecurrentState step_gru(const at::Tensor& input_gates, const at::Tensor& hidden, const Weights& weights) {
+RecurrentState step_gru(const at::Tensor& input_gates, const at::Tensor& hidden, const RecurrentWeights& weights) {
   const auto of_input = input_gates.unsafe_chunk(3, 1);
   const auto of_hidden = weights.hidden_gates(hidden).unsafe_chunk(3, 1);
   const at::Tensor reset = of_hidden[0].add_(of_input[0]).sigmoid_();
@@ -81,7 +52,8 @@ RecurrentState step_gru(const at::Tensor& input_gates, const at::Tensor& hidden,
   return {(hidden - candidate).mul_(update).add_(candidate)};
 }
 
-RecurrentState step(RecurrentCell cell, const at::Tensor& gates, const RecurrentState& state, const Weights& weights) {
+RecurrentState
+step(RecurrentCell cell, const at::Tensor& gates, const RecurrentState& state, const RecurrentWeights& weights) {
   switch (cell) {
     case RecurrentCell::kLstm:
       return step_lstm(gates, state, weights);
@@ -124,8 +96,12 @@ RecurrentState concatenate(const std::vector<RecurrentState>& states) {
 
 // ---- one direction of a layer ----
 
-RecurrentResult
-run_steps(RecurrentCell cell, const Weights& weights, const at::Tensor& input, RecurrentState state, bool reverse) {
+RecurrentResult run_steps(
+    RecurrentCell cell,
+    const RecurrentWeights& weights,
+    const at::Tensor& input,
+    RecurrentState state,
+    bool reverse) {
   std::vector<at::Tensor> inputs = weights.input_gates(input).unbind(0);
   if (reverse) {
     std::reverse(inputs.begin(), inputs.end());
@@ -144,7 +120,7 @@ run_steps(RecurrentCell cell, const Weights& weights, const at::Tensor& input, R
 // Sequences end on the way: the longest come first in each batch.
 RecurrentResult run_packed_forwards(
     RecurrentCell cell,
-    const Weights& weights,
+    const RecurrentWeights& weights,
     const at::Tensor& data,
     c10::IntArrayRef batch_sizes,
     RecurrentState state) {
@@ -171,7 +147,7 @@ RecurrentResult run_packed_forwards(
 // Sequences begin on the way.
 RecurrentResult run_packed_backwards(
     RecurrentCell cell,
-    const Weights& weights,
+    const RecurrentWeights& weights,
     const at::Tensor& data,
     c10::IntArrayRef batch_sizes,
     const RecurrentState& first_state) {
@@ -193,18 +169,43 @@ RecurrentResult run_packed_backwards(
   return {at::cat(outputs, 0), std::move(state)};
 }
 
-// ---- layers ----
+bool is_like(const at::Tensor& tensor, const at::Tensor& input) {
+  return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+         tensor.device() == input.device() && tensor.layout() == at::kStrided;
+}
 
-// `run(weights, input, state, reverse)`: one direction of a layer.
-template <typename Run>
-RecurrentResult run_layers(const Recurrent& network, at::Tensor input, const RecurrentState& state, const Run& run) {
+} // namespace
+
+RecurrentWeights::RecurrentWeights(const Recurrent& network, const RecurrentState& state, int64_t index) {
+  const auto params = network.params.slice(index * params_per_layer(network, state), params_per_layer(network, state));
+  input = params[0];
+  hidden = params[1];
+  if (network.has_biases) {
+    input_bias = params[2];
+    hidden_bias = params[3];
+  }
+  if (has_projection(state)) {
+    projection = params.back();
+  }
+}
+
+at::Tensor RecurrentWeights::input_gates(const at::Tensor& x) const {
+  return at::linear(x, input, input_bias);
+}
+
+at::Tensor RecurrentWeights::hidden_gates(const at::Tensor& h) const {
+  return at::linear(h, hidden, hidden_bias);
+}
+
+RecurrentResult
+run_recurrent_layers(const Recurrent& network, at::Tensor input, const RecurrentState& state, RunDirection run) {
   std::vector<RecurrentState> last;
   for (int64_t layer = 0; layer < network.num_layers; ++layer) {
     std::vector<at::Tensor> outputs;
     for (int64_t direction = 0; direction < network.directions(); ++direction) {
       const int64_t index = layer * network.directions() + direction;
       const auto first = map(state, [&](const at::Tensor& part) { return part.select(0, index); });
-      RecurrentResult result = run(Weights(network, state, index), input, first, direction == 1);
+      RecurrentResult result = run(RecurrentWeights(network, state, index), input, first, direction == 1);
       outputs.push_back(std::move(result.output));
       last.push_back(std::move(result.state));
     }
@@ -215,13 +216,6 @@ RecurrentResult run_layers(const Recurrent& network, at::Tensor input, const Rec
   }
   return {input, join(last, [](at::TensorList parts) { return at::stack(parts, 0); })};
 }
-
-bool is_like(const at::Tensor& tensor, const at::Tensor& input) {
-  return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
-         tensor.device() == input.device() && tensor.layout() == at::kStrided;
-}
-
-} // namespace
 
 bool can_run_recurrent(const Recurrent& network, const at::Tensor& input, const RecurrentState& state) {
   const int64_t count = network.num_layers * network.directions();
@@ -244,7 +238,7 @@ bool can_run_packed(
 
 RecurrentResult
 run_recurrent(RecurrentCell cell, const Recurrent& network, at::Tensor input, const RecurrentState& state) {
-  return run_layers(
+  return run_recurrent_layers(
       network,
       std::move(input),
       state,
@@ -260,22 +254,51 @@ RecurrentResult run_packed(
     const at::Tensor& batch_sizes,
     const RecurrentState& state) {
   const c10::IntArrayRef sizes(batch_sizes.const_data_ptr<int64_t>(), batch_sizes.numel());
-  return run_layers(network, std::move(data), state, [&](const auto& weights, const auto& x, auto first, bool reverse) {
-    return reverse ? run_packed_backwards(cell, weights, x, sizes, first)
-                   : run_packed_forwards(cell, weights, x, sizes, std::move(first));
-  });
+  return run_recurrent_layers(
+      network,
+      std::move(data),
+      state,
+      [&](const auto& weights, const auto& x, auto first, bool reverse) {
+        return reverse ? run_packed_backwards(cell, weights, x, sizes, first)
+                       : run_packed_forwards(cell, weights, x, sizes, std::move(first));
+      });
 }
 
-// ---- ops with one state ----
+// ---- ops ----
 
 namespace {
 
-using OneState = std::tuple<at::Tensor, at::Tensor>;
+RecurrentState state_of(const at::Tensor& hx) {
+  return {hx};
+}
+RecurrentState state_of(at::TensorList hx) {
+  return hx.vec();
+}
 
-template <RecurrentCell cell, auto original>
-OneState run_with_one_state(
+// One state, or an LSTM's two.
+template <typename Result>
+bool has_parts(const RecurrentState& state) {
+  return state.size() + 1 == std::tuple_size_v<Result>;
+}
+
+template <typename Result>
+Result make_result(const at::Tensor& output, const RecurrentState& state) {
+  if constexpr (std::tuple_size_v<Result> == 2) {
+    return {output, state[0]};
+  } else {
+    return {output, state[0], state[1]};
+  }
+}
+
+template <typename Result, typename Hx>
+using Padded = Result (*)(const at::Tensor&, Hx, at::TensorList, bool, int64_t, double, bool, bool, bool);
+template <typename Result, typename Hx>
+using Packed = Result (*)(const at::Tensor&, const at::Tensor&, Hx, at::TensorList, bool, int64_t, double, bool, bool);
+
+template <RecurrentCell cell, typename Result, typename Hx, Padded<Result, Hx> original>
+Result run_padded_op(
     const at::Tensor& input,
-    const at::Tensor& hx,
+    Hx hx,
     at::TensorList params,
     bool has_biases,
     int64_t num_layers,
@@ -285,18 +308,19 @@ OneState run_with_one_state(
     bool batch_first) {
   const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
   const at::Tensor steps_first = batch_first ? input.transpose(0, 1) : input;
-  if (!can_run_recurrent(network, steps_first, {hx})) {
+  const RecurrentState state = state_of(hx);
+  if (!has_parts<Result>(state) || !can_run_recurrent(network, steps_first, state)) {
     return original(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   }
-  auto [output, state] = run_recurrent(cell, network, steps_first, {hx});
-  return {batch_first ? output.transpose_(0, 1) : output, state[0]};
+  const auto [output, last] = run_recurrent(cell, network, steps_first, state);
+  return make_result<Result>(batch_first ? output.transpose_(0, 1) : output, last);
 }
 
-template <RecurrentCell cell, auto original>
-OneState run_packed_with_one_state(
+template <RecurrentCell cell, typename Result, typename Hx, Packed<Result, Hx> original>
+Result run_packed_op(
     const at::Tensor& data,
     const at::Tensor& batch_sizes,
-    const at::Tensor& hx,
+    Hx hx,
     at::TensorList params,
     bool has_biases,
     int64_t num_layers,
@@ -304,40 +328,36 @@ OneState run_packed_with_one_state(
     bool train,
     bool bidirectional) {
   const Recurrent network{params, has_biases, num_layers, dropout, train, bidirectional};
-  if (!can_run_packed(network, data, batch_sizes, {hx})) {
+  const RecurrentState state = state_of(hx);
+  if (!has_parts<Result>(state) || !can_run_packed(network, data, batch_sizes, state)) {
     return original(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional);
   }
-  auto [output, state] = run_packed(cell, network, data, batch_sizes, {hx});
-  return {output, state[0]};
+  const auto [output, last] = run_packed(cell, network, data, batch_sizes, state);
+  return make_result<Result>(output, last);
 }
 
-using Full =
-    OneState (*)(const at::Tensor&, const at::Tensor&, at::TensorList, bool, int64_t, double, bool, bool, bool);
-using Packed = OneState (*)(
-    const at::Tensor&,
-    const at::Tensor&,
-    const at::Tensor&,
-    at::TensorList,
-    bool,
-    int64_t,
-    double,
-    bool,
-    bool);
+using OneState = std::tuple<at::Tensor, at::Tensor>;
+using TwoStates = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using Hidden = const at::Tensor&;
 
-template <RecurrentCell cell, Full full, Packed packed>
+template <RecurrentCell cell, Padded<OneState, Hidden> padded, Packed<OneState, Hidden> packed>
 void register_op(torch::Library& library, const std::string& name) {
-  library.impl((name + ".input").c_str(), run_with_one_state<cell, full>);
-  library.impl((name + ".data").c_str(), run_packed_with_one_state<cell, packed>);
+  library.impl((name + ".input").c_str(), run_padded_op<cell, OneState, Hidden, padded>);
+  library.impl((name + ".data").c_str(), run_packed_op<cell, OneState, Hidden, packed>);
 }
 
 } // namespace
+
+LstmOp* lstm_of_cells() {
+  return run_padded_op<RecurrentCell::kLstm, TwoStates, at::TensorList, at::native::lstm>;
+}
 
 void register_recurrent_ops(torch::Library& library) {
   register_op<RecurrentCell::kTanh, at::native::rnn_tanh, at::native::rnn_tanh>(library, "rnn_tanh");
   register_op<RecurrentCell::kRelu, at::native::rnn_relu, at::native::rnn_relu>(library, "rnn_relu");
   register_op<RecurrentCell::kGru, at::native::gru, at::native::gru>(library, "gru");
   library.impl("lstm.input", lstm);
-  library.impl("lstm.data", lstm_packed);
+  library.impl("lstm.data", run_packed_op<RecurrentCell::kLstm, TwoStates, at::TensorList, at::native::lstm>);
 }
 
 } // namespace lazyplug::native

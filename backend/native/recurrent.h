@@ -1,8 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 #include <torch/library.h>
 
+#include <tuple>
 #include <vector>
 
 namespace lazyplug::native {
@@ -31,6 +33,27 @@ struct RecurrentResult {
   RecurrentState state;
 };
 
+// Of one direction of one layer. Undefined: there is none.
+struct RecurrentWeights {
+  at::Tensor input;
+  at::Tensor hidden;
+  at::Tensor input_bias;
+  at::Tensor hidden_bias;
+  at::Tensor projection;
+
+  RecurrentWeights(const Recurrent& network, const RecurrentState& state, int64_t index);
+  at::Tensor input_gates(const at::Tensor& x) const;
+  at::Tensor hidden_gates(const at::Tensor& h) const;
+};
+
+// Runs one direction of a layer on its input, from the first state.
+using RunDirection = c10::function_ref<
+    RecurrentResult(const RecurrentWeights& weights, const at::Tensor& input, RecurrentState first, bool reverse)>;
+
+// Runs the layers one after the other, each on what the directions of the one before have put out.
+RecurrentResult
+run_recurrent_layers(const Recurrent& network, at::Tensor input, const RecurrentState& state, RunDirection run);
+
 // PyTorch asks devices for fused cells, step by step. On the CPU it multiplies the inputs of all steps at once, and
 // makes cells of ops that round, and can be differentiated, as what they are. These networks do as it does on the CPU,
 // op by op.
@@ -54,6 +77,19 @@ RecurrentResult run_packed(
     at::Tensor data,
     const at::Tensor& batch_sizes,
     const RecurrentState& state);
+
+// aten::lstm.input made of cells.
+using LstmOp = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+    const at::Tensor& input,
+    at::TensorList hx,
+    at::TensorList params,
+    bool has_biases,
+    int64_t num_layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first);
+LstmOp* lstm_of_cells();
 
 // The recurrent networks of torch.nn, padded and packed.
 void register_recurrent_ops(torch::Library& library);

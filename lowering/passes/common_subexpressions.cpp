@@ -28,32 +28,25 @@ Hash128 hash_of(const GraphNode& node) {
   return hash;
 }
 
-bool try_merge(Graph& graph, GraphNode& node, GraphNode& earlier) {
+std::vector<GraphValue> outputs_of(GraphNode& node) {
+  std::vector<GraphValue> outputs;
   for (uint32_t i = 0; i < node.num_outputs(); ++i) {
-    if (!can_replace(node.output(i), earlier.output(i))) {
-      return false;
-    }
+    outputs.push_back(node.output(i));
   }
-  for (uint32_t i = 0; i < node.num_outputs(); ++i) {
-    graph.replace_uses(node.output(i), earlier.output(i));
-  }
-  graph.erase(node);
-  return true;
+  return outputs;
 }
 
 } // namespace
 
 bool merge_common_subexpressions(Graph& graph) {
   std::unordered_map<Hash128, GraphNode*> known;
-  bool any = false;
-  for (auto next = graph.nodes().begin(); next != graph.nodes().end();) {
-    GraphNode& node = *next++;
-    if (is_function_of_operands(node)) {
-      const auto [earlier, is_new] = known.try_emplace(hash_of(node), &node);
-      any |= !is_new && try_merge(graph, node, *earlier->second);
+  return change_nodes(graph, [&](GraphNode& node) {
+    if (!is_function_of_operands(node)) {
+      return false;
     }
-  }
-  return any;
+    const auto [earlier, is_new] = known.try_emplace(hash_of(node), &node);
+    return !is_new && try_replace(graph, node, outputs_of(*earlier->second));
+  });
 }
 
 } // namespace lazyplug

@@ -9,10 +9,9 @@
 namespace lazyplug {
 namespace {
 
-using Names = std::array<std::string_view, 6>;
-
 constexpr std::array<std::string_view, 2> kUndoThemselves = {"aten::neg", "aten::bitwise_not"};
-constexpr Names kIdempotent = {"aten::abs", "aten::relu", "aten::ceil", "aten::floor", "aten::trunc", "aten::round"};
+constexpr std::array<std::string_view, 6> kIdempotent =
+    {"aten::abs", "aten::relu", "aten::ceil", "aten::floor", "aten::trunc", "aten::round"};
 
 template <typename Table>
 bool contains(const Table& names, const OpInfo& op) {
@@ -35,12 +34,9 @@ GraphValue equal_value(const GraphNode& node) {
 } // namespace
 
 bool remove_identities(Graph& graph) {
-  bool any = false;
-  for (auto next = graph.nodes().begin(); next != graph.nodes().end();) {
-    GraphNode& node = *next++;
-    any |= node.is_call() && try_replace(graph, node, equal_value(node));
-  }
-  return any;
+  return change_nodes(graph, [&](GraphNode& node) {
+    return node.is_call() && try_replace(graph, node, equal_value(node));
+  });
 }
 
 } // namespace lazyplug

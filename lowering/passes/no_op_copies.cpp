@@ -20,12 +20,9 @@ bool is_copy(const GraphNode& node) {
 } // namespace
 
 bool remove_no_op_copies(Graph& graph) {
-  bool any = false;
-  for (auto next = graph.nodes().begin(); next != graph.nodes().end();) {
-    GraphNode& node = *next++;
-    any |= is_copy(node) && try_replace(graph, node, whole_operand(node, 0));
-  }
-  return any;
+  return change_nodes(graph, [&](GraphNode& node) {
+    return is_copy(node) && try_replace(graph, node, whole_operand(node, 0));
+  });
 }
 
 } // namespace lazyplug

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "common/fork_safe_mutex.h"
+#include "lowering/finish_signature.h"
 
 namespace lazyplug {
 namespace {
@@ -99,15 +100,13 @@ bool lies_as_its_operands(const GraphNode& node) {
 SignaturePtr pure_signature(const GraphNode& node, const OpInfo& op) {
   const Signature& original = *node.signature();
   auto signature = c10::make_intrusive<Signature>(original);
-  const Geometry& layout = node.layout_of(0);
   signature->op = &op;
   signature->identity = hash_combine(original.identity, hash_bytes(op.name()));
-  signature->hash = hash_combine(signature->identity, layout);
   signature->returns = {ReturnBinding{}};
-  signature->outputs = {layout};
-  signature->output_bytes = {layout.extent_bytes()};
+  signature->outputs = {node.layout_of(0)};
   signature->written.clear();
   signature->shares_written = false;
+  finish_signature(*signature);
   return signature;
 }
 

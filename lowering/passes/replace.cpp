@@ -42,11 +42,17 @@ bool can_replace(GraphValue value, GraphValue other) {
   return value.layout() == other.layout();
 }
 
-bool try_replace(Graph& graph, GraphNode& node, GraphValue other) {
-  if (!other.defined() || node.num_outputs() != 1 || !can_replace(node.output(0), other)) {
+bool try_replace(Graph& graph, GraphNode& node, c10::ArrayRef<GraphValue> others) {
+  bool is_possible = others.size() == node.num_outputs();
+  for (uint32_t i = 0; is_possible && i < others.size(); ++i) {
+    is_possible = others[i].defined() && can_replace(node.output(i), others[i]);
+  }
+  if (!is_possible) {
     return false;
   }
-  graph.replace_uses(node.output(0), other);
+  for (uint32_t i = 0; i < others.size(); ++i) {
+    graph.replace_uses(node.output(i), others[i]);
+  }
   graph.erase(node);
   return true;
 }

@@ -4,9 +4,9 @@ import contextlib
 import random
 from dataclasses import dataclass, replace
 
-from .prelude import mark_step
+from python.passes import PASSES
 
-PASSES = ("dead_code", "no_op_copies", "identities", "common_subexpressions", "pure_writes", "foreach_groups")
+from .prelude import mark_step
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import DEVICE, work
+from passes import PASSES
 
 import torch_lazyplug
 from torch_lazyplug import config, ir_cache, metrics
-
-PASSES = ("dead_code", "no_op_copies", "identities", "common_subexpressions", "pure_writes", "foreach_groups")
 
 
 @pytest.fixture(autouse=True)

@@ -37,6 +37,12 @@ inline int64_t count(const char* name) {
 inline at::Tensor to_lazy(const at::Tensor& tensor, c10::DeviceIndex index = 0) {
   return tensor.to(lazy_device(index));
 }
+inline std::vector<at::Tensor> to_lazy(std::vector<at::Tensor> tensors) {
+  for (at::Tensor& tensor : tensors) {
+    tensor = to_lazy(tensor);
+  }
+  return tensors;
+}
 
 inline at::TensorOptions on_lazy(at::ScalarType dtype = at::kFloat) {
   return at::TensorOptions(lazy_device(0)).dtype(dtype);

@@ -1,6 +1,7 @@
 #include "backend/make_signature.h"
 
 #include "backend/op_registry.h"
+#include "lowering/finish_signature.h"
 #include "test/cpp/backend/backend_test.h"
 
 #include <c10/core/DefaultDtype.h>
@@ -144,10 +145,10 @@ TEST_F(MakeSignatureTest, HashFollowsOutputsThatChange) {
   const auto signature = make_add(on_meta({2, 3}));
   const Hash128 before = signature->hash;
   signature->outputs[0].strides = {1, 2};
-  finish_hash(*signature);
+  finish_signature(*signature);
   EXPECT_EQ(signature->hash, make_add(on_meta({3, 2}).t())->hash);
   signature->outputs[0].strides = {3, 1};
-  finish_hash(*signature);
+  finish_signature(*signature);
   EXPECT_EQ(signature->hash, before);
 }
 

@@ -62,9 +62,8 @@ class NativeLstm : public BackendTest {
   }
   static Arguments on_device(Arguments arguments) {
     arguments.input = to_lazy(arguments.input);
-    for (Tensors* tensors : {&arguments.state, &arguments.params}) {
-      std::transform(tensors->begin(), tensors->end(), tensors->begin(), [](auto& tensor) { return to_lazy(tensor); });
-    }
+    arguments.state = to_lazy(arguments.state);
+    arguments.params = to_lazy(arguments.params);
     return arguments;
   }
   static auto run(const Arguments& a, const Settings& s, double dropout = 0, bool train = false) {

@@ -33,12 +33,6 @@ class NativeRecurrent : public BackendTest {
     }
     return weights;
   }
-  static Tensors on_device(Tensors tensors) {
-    for (at::Tensor& tensor : tensors) {
-      tensor = to_lazy(tensor);
-    }
-    return tensors;
-  }
   static Recurrent network(at::TensorList params) {
     return {params, /*has_biases=*/true, /*num_layers=*/2, /*dropout=*/0, /*train=*/false, /*bidirectional=*/true};
   }
@@ -56,7 +50,7 @@ TEST_F(NativeRecurrent, PaddedSequencesAsOnTheCpu) {
   const auto check = [&](auto op, int64_t gates) {
     const Tensors w = weights(gates);
     const auto [expected, expected_state] = run(op, w, input, state);
-    const auto [output, last] = run(op, on_device(w), to_lazy(input), to_lazy(state));
+    const auto [output, last] = run(op, to_lazy(w), to_lazy(input), to_lazy(state));
     EXPECT_EQ(state_of(output), State::kPending);
     expect_same(output, expected);
     expect_same(last, expected_state);
@@ -72,7 +66,7 @@ TEST_F(NativeRecurrent, PackedSequencesAsOnTheCpu) {
     return at::lstm(x, batch_sizes, h, params, true, 2, 0.0, false, true);
   };
   const auto [expected, expected_hidden, expected_cell] = run(w, data, {state, state});
-  const auto [output, hidden, cell] = run(on_device(w), to_lazy(data), on_device({state, state}));
+  const auto [output, hidden, cell] = run(to_lazy(w), to_lazy(data), to_lazy({state, state}));
   EXPECT_EQ(state_of(output), State::kPending);
   expect_same(output, expected);
   expect_same(hidden, expected_hidden);
@@ -80,13 +74,13 @@ TEST_F(NativeRecurrent, PackedSequencesAsOnTheCpu) {
 }
 
 TEST_F(NativeRecurrent, InputsAreMultipliedAtOnce) {
-  const Tensors w = on_device(weights(3));
+  const Tensors w = to_lazy(weights(3));
   run_recurrent(RecurrentCell::kGru, network(w), to_lazy(input), {to_lazy(state)});
   EXPECT_EQ(count("lazy::addmm") + count("lazy::mm"), 4 * (1 + kSteps));
 }
 
 TEST_F(NativeRecurrent, WhatItCannotRun) {
-  const Tensors w = on_device(weights(3));
+  const Tensors w = to_lazy(weights(3));
   const at::Tensor x = to_lazy(input);
   const at::Tensor h = to_lazy(state);
   EXPECT_TRUE(can_run_recurrent(network(w), x, {h}));

@@ -27,13 +27,6 @@ class NativeRnnCells : public BackendTest {
         at::randn({gates * kHidden})};
   }
 
-  static Tensors on_device(Tensors tensors) {
-    for (at::Tensor& tensor : tensors) {
-      tensor = to_lazy(tensor);
-    }
-    return tensors;
-  }
-
   const at::Tensor input = at::randn({kBatch, kInput});
   const at::Tensor h = at::randn({kBatch, kHidden});
   const at::Tensor c = at::randn({kBatch, kHidden});
@@ -41,7 +34,7 @@ class NativeRnnCells : public BackendTest {
 
 TEST_F(NativeRnnCells, LstmIsThatOfTheCpu) {
   const Tensors w = weights(4);
-  const Tensors l = on_device(w);
+  const Tensors l = to_lazy(w);
   const auto expected = at::lstm_cell(input, {h, c}, w[0], w[1], w[2], w[3]);
   const auto actual = at::lstm_cell(to_lazy(input), {to_lazy(h), to_lazy(c)}, l[0], l[1], l[2], l[3]);
   expect_equal(std::get<0>(actual), std::get<0>(expected));
@@ -50,7 +43,7 @@ TEST_F(NativeRnnCells, LstmIsThatOfTheCpu) {
 
 TEST_F(NativeRnnCells, GruIsThatOfTheCpu) {
   const Tensors w = weights(3);
-  const Tensors l = on_device(w);
+  const Tensors l = to_lazy(w);
   expect_equal(
       at::gru_cell(to_lazy(input), to_lazy(h), l[0], l[1], l[2], l[3]),
       at::gru_cell(input, h, w[0], w[1], w[2], w[3]));
@@ -58,7 +51,7 @@ TEST_F(NativeRnnCells, GruIsThatOfTheCpu) {
 
 TEST_F(NativeRnnCells, BiasIsOptional) {
   const Tensors w = weights(3);
-  const Tensors l = on_device(w);
+  const Tensors l = to_lazy(w);
   expect_equal(at::gru_cell(to_lazy(input), to_lazy(h), l[0], l[1]), at::gru_cell(input, h, w[0], w[1]));
 }
 

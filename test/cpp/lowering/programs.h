@@ -1,6 +1,7 @@
 // Builds small programs by hand: what the backend's tracer and shape inference do for real ones.
 #pragma once
 
+#include "lowering/finish_signature.h"
 #include "lowering/ir.h"
 
 #include <ATen/Functions.h>
@@ -53,7 +54,7 @@ inline SignaturePtr make_signature(
     identity << " " << static_cast<int>(arg.kind) << " " << arg.count << " " << arg.constant;
   }
   signature->op = &op;
-  signature->key = signature->hash = hash_bytes(identity.str());
+  signature->key = signature->identity = hash_bytes(identity.str());
   for (size_t i = 0; i < op.num_returns(); ++i) {
     const int alias = op.return_aliases()[i];
     const bool list = op.handle().schema().returns()[i].type()->kind() == c10::TypeKind::ListType;
@@ -62,13 +63,10 @@ inline SignaturePtr make_signature(
         : list     ? ReturnBinding{ReturnBinding::Kind::kFreshList, static_cast<uint32_t>(outputs.size())}
                    : ReturnBinding{});
   }
-  for (const Geometry& output : outputs) {
-    signature->hash = hash_combine(signature->hash, output);
-    signature->output_bytes.push_back(output.extent_bytes());
-  }
   signature->args = std::move(args);
   signature->outputs = std::move(outputs);
   signature->written = std::move(written);
+  finish_signature(*signature);
   return signature;
 }
 
