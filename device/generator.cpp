@@ -26,8 +26,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Mixed twice, so that the tickets of neighbouring seeds are no shifted copies of each other.
-uint64_t ticket(SavedState state) {
+// Mixed twice, so that what neighbouring states give are no shifted copies of each other.
+uint64_t mixed(SavedState state) {
   constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15ULL;
   return mix(mix(state.seed + kGoldenGamma) + (state.offset + 1) * kGoldenGamma);
 }
@@ -106,8 +106,8 @@ void LazyGeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::Genera
   state_ = other->state_;
 }
 
-uint64_t LazyGeneratorImpl::next_ticket() {
-  return ticket({state_->seed, state_->offset++});
+uint64_t LazyGeneratorImpl::next_seed() {
+  return mixed({state_->seed, state_->offset++});
 }
 
 LazyGeneratorImpl* LazyGeneratorImpl::clone_impl() const {
@@ -123,10 +123,10 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   return generators[resolve_device_index(device)];
 }
 
-uint64_t next_random_ticket(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
+uint64_t next_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
   auto* impl = at::get_generator_or_default<LazyGeneratorImpl>(generator, default_generator(device));
   std::lock_guard<std::mutex> lock(impl->mutex_);
-  return impl->next_ticket();
+  return impl->next_seed();
 }
 
 } // namespace lazyplug

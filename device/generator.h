@@ -11,10 +11,10 @@
 
 namespace lazyplug {
 
-// Random operations take a ticket each; nothing else moves the offset. So neither reading nor writing the state has
-// anything to wait for.
+// Random operations take a seed of their own each; nothing else moves the offset. So neither reading nor writing the
+// state has anything to wait for.
 //
-// Locking: as PyTorch demands of generators, whoever changes the state or takes a ticket holds mutex_; the members
+// Locking: as PyTorch demands of generators, whoever changes the state or takes a seed holds mutex_; the members
 // do not lock it themselves. Reading the seed or the offset alone needs no lock, except against graphsafe_set_state.
 class LazyGeneratorImpl final : public c10::GeneratorImpl {
  public:
@@ -39,8 +39,8 @@ class LazyGeneratorImpl final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
 
-  // The ticket of the next random operation; advances the offset by one.
-  uint64_t next_ticket();
+  // The seed of the next random operation, well mixed; advances the offset by one.
+  uint64_t next_seed();
 
  private:
   struct State {
@@ -58,6 +58,6 @@ const at::Generator& default_generator(c10::DeviceIndex device);
 
 // A well-mixed seed for one random operation on the device, different for each call, and determined by the state of the
 // generator: the given one, or the device's default. Raises if the generator is not one of ours. Thread-safe.
-uint64_t next_random_ticket(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
+uint64_t next_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
 } // namespace lazyplug

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lowering/ir.h"
+#include "lowering/ir/trace.h"
 
 namespace lazyplug {
 

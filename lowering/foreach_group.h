@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/tile_program.h"
-#include "lowering/graph.h"
+#include "lowering/ir/graph.h"
 
 namespace lazyplug {
 

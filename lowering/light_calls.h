@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lowering/signature.h"
+#include "lowering/ir/signature.h"
 
 namespace lazyplug {
 

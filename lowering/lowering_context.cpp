@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "common/config.h"
+#include "lowering/ir/verify.h"
 #include "lowering/passes/pass.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
-#include "lowering/verify.h"
 
 namespace lazyplug {
 namespace {

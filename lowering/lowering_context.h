@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lowering/foreach_group.h"
-#include "lowering/graph.h"
+#include "lowering/ir/graph.h"
 
 namespace lazyplug {
 

@@ -3,7 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include "lowering/geometry.h"
+#include "lowering/ir/geometry.h"
 
 // What lowered graphs call besides ATen. Each function is also registered as a
 // TorchScript op in the namespace `lazyplug`, so that a graph prints, and runs

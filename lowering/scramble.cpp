@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "common/hash.h"
-#include "lowering/geometry.h"
+#include "lowering/ir/geometry.h"
 
 namespace lazyplug {
 namespace {

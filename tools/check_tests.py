@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every C++ source has a GoogleTest named after it, or a reason why it has none.
 
-backend/native/lstm.cpp is tested by test/cpp/backend/test_native_lstm.cpp.
+backend/native/lstm.cpp is tested by test/cpp/backend/native/test_lstm.cpp.
 """
 
 import sys
@@ -13,7 +13,7 @@ FOLDERS = ("common", "device", "kernels", "lowering", "backend", "torch_lazyplug
 BINDINGS = "bindings without logic, used by all of test/python"
 EXCEPTIONS = {
     "kernels/tile_loops.inc.cpp": "one part for each target: test_tile_program.cpp runs that of the processor",
-    "backend/registration.cpp": "tables only: the tests of the kernels go through them",
+    "backend/registration/registration.cpp": "tables only: the tests of the kernels go through them",
     "torch_lazyplug/csrc/config_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/device_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/graph_bindings.cpp": BINDINGS,
@@ -28,8 +28,7 @@ EXCEPTIONS = {
 def test_of(source):
     """Where the test of a source belongs, both relative to the root."""
     folder = next(folder for folder in FOLDERS if source.is_relative_to(folder))
-    name = "_".join(source.relative_to(folder).with_suffix("").parts)
-    return Path("test", "cpp", Path(folder).name, f"test_{name}.cpp")
+    return Path("test", "cpp", Path(folder).name, source.relative_to(folder).with_name(f"test_{source.stem}.cpp"))
 
 
 def problem_with(root, source):

@@ -1,6 +1,6 @@
 #include <ATen/EmptyTensor.h>
 
-#include "backend/lazy_storage.h"
+#include "backend/execution/lazy_storage.h"
 #include "backend/native/deterministic.h"
 #include "backend/native/kernels.h"
 #include "device/fork.h"

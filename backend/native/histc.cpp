@@ -2,8 +2,8 @@
 #include <ATen/native/Resize.h>
 
 #include "backend/native/kernels.h"
-#include "backend/op_registry.h"
-#include "backend/tracer.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/tracer.h"
 
 // The CPU's kernel counts floating-point numbers only, while programs count
 // integers on whatever is not the CPU. They are counted as on CUDA: bounds and

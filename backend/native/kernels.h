@@ -12,7 +12,7 @@
 
 // Ops written natively for the device, because the tracer cannot record them:
 // they make or change metadata, or cross devices. One file per group;
-// backend/registration.cpp registers them.
+// backend/registration/registration.cpp registers them.
 namespace lazyplug::native {
 
 // ---- factories.cpp ----

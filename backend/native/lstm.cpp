@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
-#include "backend/lazy_storage.h"
+#include "backend/execution/lazy_storage.h"
 #include "backend/native/kernels.h"
 #include "backend/native/recurrent.h"
 #include "device/runtime.h"

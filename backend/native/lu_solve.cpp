@@ -1,8 +1,8 @@
 #include <ATen/native/Resize.h>
 
 #include "backend/native/kernels.h"
-#include "backend/op_registry.h"
-#include "backend/tracer.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/tracer.h"
 
 // The CPU's kernel solves X A = B as A^H X^H = B^H, and returns a conjugate view of
 // what it has found, or makes one of the argument out=. A trace holds no conjugate

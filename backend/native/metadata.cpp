@@ -1,9 +1,9 @@
 #include <ATen/native/Resize.h>
 
-#include "backend/device_context.h"
+#include "backend/execution/device_context.h"
+#include "backend/execution/resize.h"
 #include "backend/native/deterministic.h"
 #include "backend/native/kernels.h"
-#include "backend/resize.h"
 #include "device/runtime.h"
 #include "device/stream.h"
 

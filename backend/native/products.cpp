@@ -2,8 +2,8 @@
 #include <ATen/ops/vdot.h>
 
 #include "backend/native/kernels.h"
-#include "backend/op_registry.h"
-#include "backend/tracer.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/tracer.h"
 
 // The CPU's kernels turn conjugate views into each other's op, and may return
 // one. A trace holds no conjugate results, so that is done before it is recorded.

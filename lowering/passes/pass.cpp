@@ -11,13 +11,13 @@
 #include "common/config.h"
 #include "common/logging.h"
 #include "common/metrics.h"
-#include "lowering/dump.h"
+#include "lowering/ir/dump.h"
+#include "lowering/ir/verify.h"
 #include "lowering/passes/common_subexpressions.h"
 #include "lowering/passes/dead_code.h"
 #include "lowering/passes/identities.h"
 #include "lowering/passes/no_op_copies.h"
 #include "lowering/passes/pure_writes.h"
-#include "lowering/verify.h"
 
 namespace lazyplug {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "lowering/graph.h"
+#include "lowering/ir/graph.h"
 
 namespace lazyplug {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "common/fork_safe_mutex.h"
-#include "lowering/finish_signature.h"
+#include "lowering/ir/finish_signature.h"
 
 namespace lazyplug {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lowering/graph.h"
+#include "lowering/ir/graph.h"
 
 namespace lazyplug {
 

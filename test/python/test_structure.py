@@ -55,6 +55,11 @@ def test_every_layer_is_checked():
         ("device/a.cpp", "#include <backend/b.h>"),
         ("device/a.cpp", '#include "test/cpp/helpers.h"'),
         ("test/cpp/device/a.cpp", '#include "backend/b.h"'),
+        ("backend/ops/a.cpp", '#include "backend/execution/b.h"'),
+        ("backend/a.cpp", '#include "backend/ops/b.h"'),
+        ("backend/elsewhere/a.cpp", '#include "backend/ops/b.h"'),
+        ("lowering/ir/a.cpp", '#include "lowering/passes/b.h"'),
+        ("lowering/passes/a.cpp", '#include "lowering/b.h"'),
         ("test/cpp/backend/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
     ],
 )
@@ -69,11 +74,14 @@ def test_forbidden_include(tmp_path, file, line):
         ("common/a.cpp", '#include "common/a.h"'),
         ("device/a.cpp", '#include "common/config.h"'),
         ("lowering/a.cpp", "#include <torch/csrc/jit/ir/ir.h>"),
-        ("backend/a.cpp", '#include "lowering/ir.h"'),
+        ("backend/a.cpp", '#include "lowering/ir/trace.h"'),
         ("backend/a.cpp", '#include "device/stream.h"'),
+        ("backend/execution/a.cpp", '#include "backend/ops/b.h"'),
+        ("backend/execution/a.cpp", '#include "backend/execution/b.h"'),
+        ("lowering/a.cpp", '#include "lowering/passes/b.h"'),
         ("torch_lazyplug/csrc/a.cpp", '#include "backend/executor.h"'),
         ("torch_lazyplug/csrc/a.cpp", "#include <torch/csrc/utils/pybind.h>"),
-        ("test/cpp/lowering/a.cpp", '#include "lowering/ir.h"'),
+        ("test/cpp/lowering/a.cpp", '#include "lowering/ir/trace.h"'),
         ("test/cpp/lowering/a.cpp", '#include "test/cpp/lowering/helpers.h"'),
         ("test/cpp/lowering/a.cpp", '#include "helpers.h"'),
         ("device/a.cpp", "#include <vector>"),
@@ -82,6 +90,28 @@ def test_forbidden_include(tmp_path, file, line):
 )
 def test_allowed_include(tmp_path, file, line):
     assert problems_of(tmp_path, file, line) == []
+
+
+@pytest.mark.parametrize("via", ["a.cpp", "a.h"])
+def test_cycle_of_includes(tmp_path, via):
+    write(tmp_path / "backend/ops" / via, '#include "backend/ops/b.h"\n')
+    write(tmp_path / "backend/ops/b.cpp", '#include "backend/ops/b.h"\n#include "backend/ops/c.h"\n')
+    assert check_includes.check(tmp_path) == []
+    write(tmp_path / "backend/ops/c.cpp", '#include "backend/ops/a.h"\n')
+    (problem,) = check_includes.check(tmp_path)
+    assert problem.endswith(": a cycle of includes")
+
+
+def test_storages_streams_and_devices_are_one_thing(tmp_path):
+    write(tmp_path / "backend/execution/lazy_storage.cpp", '#include "backend/execution/stream_context.h"\n')
+    write(tmp_path / "backend/execution/stream_context.h", '#include "backend/execution/lazy_storage.h"\n')
+    assert check_includes.check(tmp_path) == []
+
+
+def test_every_room_has_its_place():
+    for layer, rooms in check_includes.ROOMS.items():
+        folders = {path.parent.relative_to(ROOT / layer).as_posix() for path in (ROOT / layer).rglob("*.cpp")}
+        assert {folder.removeprefix(".") for folder in folders} == set(rooms)
 
 
 def test_every_source_has_a_test():
@@ -96,7 +126,7 @@ def test_exceptions_are_sources():
     ("source", "test"),
     [
         ("common/a.cpp", "test/cpp/common/test_a.cpp"),
-        ("backend/native/a_b.cpp", "test/cpp/backend/test_native_a_b.cpp"),
+        ("backend/native/a_b.cpp", "test/cpp/backend/native/test_a_b.cpp"),
         ("torch_lazyplug/csrc/a.cpp", "test/cpp/csrc/test_a.cpp"),
     ],
 )
@@ -108,7 +138,7 @@ def test_a_test_is_named_after_its_source(tmp_path, source, test):
 
 
 def test_exceptions_have_no_test(tmp_path):
-    source, test = "backend/registration.cpp", "test/cpp/backend/test_registration.cpp"
+    source, test = "backend/registration/registration.cpp", "test/cpp/backend/registration/test_registration.cpp"
     write(tmp_path / source)
     assert check_tests.check(tmp_path) == []
     write(tmp_path / test)

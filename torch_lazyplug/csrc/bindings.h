@@ -21,7 +21,7 @@ void init_lazy_bindings(py::module& m);
 // again. Names are those of torch._C._lazy.
 void init_graph_bindings(py::module& m);
 
-// _C._ops: what is known of ops; see backend/op_registry.h and backend/changing_ops.h.
+// _C._ops: what is known of ops; see backend/ops/op_registry.h and backend/recording/changing_ops.h.
 void init_op_bindings(py::module& m);
 
 // Lets the backend name the user's Python lines, and raise Python's errors again.

@@ -1,11 +1,11 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "backend/api.h"
-#include "backend/cached_run.h"
-#include "backend/force_fallback.h"
-#include "backend/journal.h"
-#include "backend/recompiles.h"
+#include "backend/api/api.h"
+#include "backend/api/cached_run.h"
+#include "backend/caches/recompiles.h"
+#include "backend/diagnostics/journal.h"
+#include "backend/recording/force_fallback.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/generator.h"
@@ -44,7 +44,7 @@ py::object to_python(const c10::IValue& value) {
   return py::cast(value.toScalar());
 }
 
-std::vector<at::Tensor> run(const CachedGraph& graph, const py::sequence& inputs) {
+std::vector<at::Tensor> run(const CachedComputation& graph, const py::sequence& inputs) {
   std::vector<c10::IValue> values;
   for (const py::handle& input : inputs) {
     values.push_back(from_python(input));
@@ -124,7 +124,7 @@ void init_graph_bindings(py::module& m) {
            }));
 
   auto ts_backend = m.def_submodule("_lazy_ts_backend", "Running compiled graphs again.");
-  py::class_<CachedGraph, std::shared_ptr<CachedGraph>>(ts_backend, "CachedGraph")
+  py::class_<CachedComputation, std::shared_ptr<CachedComputation>>(ts_backend, "CachedComputation")
       .def("run", wrap_pybind_function(run));
   ts_backend.def("_init", [] {});
   ts_backend.def("_get_tensors_ts_device_data_node", wrap_pybind_function(device_data_nodes));
@@ -132,11 +132,11 @@ void init_graph_bindings(py::module& m) {
                    return run(*find_graph(hash_from_bytes(hash)), inputs);
                  }));
   ts_backend.def("_get_cached_graph", wrap_pybind_function([](const std::string& hash) {
-                   return std::const_pointer_cast<CachedGraph>(find_graph(hash_from_bytes(hash)));
+                   return std::const_pointer_cast<CachedComputation>(find_graph(hash_from_bytes(hash)));
                  }));
   ts_backend.def("_get_latest_computation_graph", wrap_pybind_function_no_gil(latest_graph_text));
   ts_backend.def("_next_seed", wrap_pybind_function_no_gil([](c10::DeviceIndex device) {
-                   return static_cast<int64_t>(next_random_ticket(std::nullopt, device));
+                   return static_cast<int64_t>(next_seed(std::nullopt, device));
                  }));
 }
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "backend/api.h"
+#include "backend/api/api.h"
 #include "device/fork.h"
 #include "torch_lazyplug/csrc/bindings.h"
 

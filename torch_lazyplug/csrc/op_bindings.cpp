@@ -1,7 +1,7 @@
 #include <torch/csrc/Exceptions.h>
 
-#include "backend/changing_ops.h"
-#include "backend/op_registry.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/changing_ops.h"
 #include "torch_lazyplug/csrc/bindings.h"
 
 namespace lazyplug {

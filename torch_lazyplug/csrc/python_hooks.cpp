@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backend/python_hooks.h"
+#include "backend/diagnostics/python_hooks.h"
 #include "torch_lazyplug/csrc/bindings.h"
 
 namespace lazyplug {

@@ -4,9 +4,9 @@
 // these; an op without one, such as relu, serves as one that falls back.
 #pragma once
 
-#include "backend/computation_cache.h"
-#include "backend/device_context.h"
-#include "backend/lazy_storage.h"
+#include "backend/caches/computation_cache.h"
+#include "backend/execution/device_context.h"
+#include "backend/execution/lazy_storage.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/runtime.h"

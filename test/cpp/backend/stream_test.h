@@ -1,7 +1,7 @@
 // Streams on their own, called as the DeviceContext calls them: none of the device's, so that a test knows what runs.
 #pragma once
 
-#include "backend/stream_context.h"
+#include "backend/execution/stream_context.h"
 
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"

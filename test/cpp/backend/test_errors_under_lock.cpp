@@ -1,7 +1,8 @@
 // Whoever waits for the device's mutex may hold Python's lock, and an error may be Python's: so errors are raised and
 // freed without the mutex.
-#include "backend/api.h"
-#include "backend/python_hooks.h"
+#include "backend/api/api.h"
+#include "backend/diagnostics/python_hooks.h"
+#include "backend/execution/pending_slice.h"
 
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"
@@ -86,7 +87,7 @@ TEST_F(ErrorsUnderLockTest, RaisedByGraphsOverFailedLeaves) {
   context_.flush();
   const at::Tensor reader = failed + x; // it is not known yet
   gate.open();
-  EXPECT_THROW(context_.program({reader}, /*with_data=*/true), Mine);
+  EXPECT_THROW(pending_slice(context_, {reader}, /*with_data=*/true), Mine);
   EXPECT_EQ(num_raised, 1);
 }
 

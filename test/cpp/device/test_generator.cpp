@@ -31,61 +31,61 @@ TEST(Generator, SeedingResetsTheOffset) {
   EXPECT_EQ(generator.get_offset(), 0);
 }
 
-TEST(Generator, TicketsFollowFromTheState) {
+TEST(Generator, SeedsFollowFromTheState) {
   at::Generator a = seeded(5);
   at::Generator b = seeded(5);
-  const uint64_t first = next_random_ticket(a, 0);
-  EXPECT_EQ(first, next_random_ticket(b, 0));
+  const uint64_t first = next_seed(a, 0);
+  EXPECT_EQ(first, next_seed(b, 0));
   EXPECT_EQ(a.get_offset(), 1);
-  const uint64_t second = next_random_ticket(a, 0);
+  const uint64_t second = next_seed(a, 0);
   EXPECT_NE(first, second);
   b.set_offset(1);
-  EXPECT_EQ(second, next_random_ticket(b, 0));
+  EXPECT_EQ(second, next_seed(b, 0));
 }
 
 TEST(Generator, GraphsafeStatesAreShared) {
   at::Generator a = seeded(5);
   const at::Generator sharing = a.graphsafe_get_state();
-  next_random_ticket(a, 0);
+  next_seed(a, 0);
   EXPECT_EQ(sharing.get_offset(), 1);
 
   at::Generator b = seeded(9);
   b.graphsafe_set_state(a);
-  next_random_ticket(b, 0);
+  next_seed(b, 0);
   EXPECT_EQ(a.get_offset(), 2);
   b.graphsafe_set_state(seeded(9));
-  next_random_ticket(b, 0);
+  next_seed(b, 0);
   EXPECT_EQ(a.get_offset(), 2);
   EXPECT_THROW(b.graphsafe_set_state(at::detail::createCPUGenerator()), c10::Error);
 }
 
-// Every (seed, offset) of a small square gets a ticket of its own, whose bits look random.
-TEST(Generator, TicketsAreWellMixed) {
+// Every (seed, offset) of a small square gets a seed of its own, whose bits look random.
+TEST(Generator, SeedsAreWellMixed) {
   constexpr int kSide = 128;
-  std::set<uint64_t> tickets;
+  std::set<uint64_t> seeds;
   int64_t ones = 0;
   for (int seed = 0; seed < kSide; ++seed) {
     at::Generator generator = seeded(seed);
     for (int i = 0; i < kSide; ++i) {
-      const uint64_t ticket = next_random_ticket(generator, 0);
-      tickets.insert(ticket);
-      ones += std::popcount(ticket);
+      const uint64_t seed = next_seed(generator, 0);
+      seeds.insert(seed);
+      ones += std::popcount(seed);
     }
   }
-  EXPECT_EQ(tickets.size(), kSide * kSide);
+  EXPECT_EQ(seeds.size(), kSide * kSide);
   EXPECT_NEAR(static_cast<double>(ones) / (kSide * kSide), 32, 0.1);
 }
 
 TEST(Generator, StateRoundTrips) {
   at::Generator generator = seeded(11);
-  next_random_ticket(generator, 0);
+  next_seed(generator, 0);
   const at::Tensor state = generator.get_state();
   EXPECT_EQ(state.numel(), 16);
   EXPECT_TRUE(state.device().is_cpu());
-  const uint64_t expected = next_random_ticket(generator, 0);
+  const uint64_t expected = next_seed(generator, 0);
   at::Generator restored = seeded(0);
   restored.set_state(state);
-  EXPECT_EQ(next_random_ticket(restored, 0), expected);
+  EXPECT_EQ(next_seed(restored, 0), expected);
 }
 
 TEST(Generator, BadStatesAreRefused) {
@@ -97,10 +97,10 @@ TEST(Generator, BadStatesAreRefused) {
 
 TEST(Generator, CloneIsIndependent) {
   at::Generator generator = seeded(3);
-  next_random_ticket(generator, 0);
+  next_seed(generator, 0);
   at::Generator clone = generator.clone();
   EXPECT_TRUE(at::equal(clone.get_state(), generator.get_state()));
-  next_random_ticket(clone, 0);
+  next_seed(clone, 0);
   EXPECT_EQ(generator.get_offset(), 1);
 }
 
@@ -121,35 +121,35 @@ TEST(Generator, EachDeviceHasADefault) {
 TEST(Generator, DefaultIsUsedWhenNoneIsGiven) {
   at::Generator generator = default_generator(1);
   generator.set_current_seed(9);
-  EXPECT_EQ(next_random_ticket(std::nullopt, 1), next_random_ticket(seeded(9), 0));
+  EXPECT_EQ(next_seed(std::nullopt, 1), next_seed(seeded(9), 0));
   EXPECT_EQ(generator.get_offset(), 1);
 }
 
 TEST(Generator, GeneratorOfAnotherDeviceIsRefused) {
-  EXPECT_THROW(next_random_ticket(at::make_generator<at::CPUGeneratorImpl>(), 0), c10::Error);
+  EXPECT_THROW(next_seed(at::make_generator<at::CPUGeneratorImpl>(), 0), c10::Error);
 }
 
-TEST(Generator, ThreadsGetDifferentTickets) {
+TEST(Generator, ThreadsGetDifferentSeeds) {
   constexpr int kThreads = 4;
-  constexpr int kTickets = 1000;
+  constexpr int kDraws = 1000;
   at::Generator generator = seeded(1);
   std::mutex mutex;
-  std::set<uint64_t> tickets;
+  std::set<uint64_t> seeds;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < kTickets; ++i) {
-        const uint64_t ticket = next_random_ticket(generator, 0);
+      for (int i = 0; i < kDraws; ++i) {
+        const uint64_t seed = next_seed(generator, 0);
         std::lock_guard<std::mutex> lock(mutex);
-        tickets.insert(ticket);
+        seeds.insert(seed);
       }
     });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
-  EXPECT_EQ(tickets.size(), kThreads * kTickets);
-  EXPECT_EQ(generator.get_offset(), kThreads * kTickets);
+  EXPECT_EQ(seeds.size(), kThreads * kDraws);
+  EXPECT_EQ(generator.get_offset(), kThreads * kDraws);
 }
 
 } // namespace

@@ -1,9 +1,9 @@
 // Graphs as text, for tests of what changes them.
 #pragma once
 
-#include "lowering/dump.h"
-#include "lowering/parse.h"
-#include "lowering/verify.h"
+#include "lowering/ir/dump.h"
+#include "lowering/ir/parse.h"
+#include "lowering/ir/verify.h"
 #include "test/cpp/lowering/programs.h"
 
 #include <gtest/gtest.h>

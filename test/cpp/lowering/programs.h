@@ -1,8 +1,8 @@
 // Builds small programs by hand: what the backend's tracer and shape inference do for real ones.
 #pragma once
 
-#include "lowering/finish_signature.h"
-#include "lowering/ir.h"
+#include "lowering/ir/finish_signature.h"
+#include "lowering/ir/trace.h"
 
 #include <ATen/Functions.h>
 

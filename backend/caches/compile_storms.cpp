@@ -1,0 +1,179 @@
+#include "backend/caches/compile_storms.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+
+#include "backend/caches/varying_sizes.h"
+#include "backend/ops/call_kinds.h"
+#include "common/config.h"
+#include "common/fork_safe_mutex.h"
+#include "common/metrics.h"
+
+namespace lazyplug {
+namespace {
+
+class CompileStorms {
+ public:
+  void note_compiled(const Hash128& graph, const Trace& trace) {
+    const auto limit = static_cast<size_t>(config().max_unused_graphs.get());
+    if (limit == 0) {
+      return;
+    }
+    Kinds kinds = kinds_in(trace);
+    const uint64_t step = current_step();
+    const ForkSafeLock lock(mutex_);
+    last_.push_front({graph, std::move(kinds), step, false});
+    while (last_.size() > limit || last_.back().step + kWindow < step) {
+      last_.pop_back();
+    }
+    any_.store(true, std::memory_order_relaxed);
+    const size_t enough = is_soon_after_storm(step) ? std::max<size_t>(limit / kDivisorAgain, 2) : limit;
+    if (last_.size() >= enough && 2 * num_reused() < last_.size()) {
+      begin(step);
+    }
+  }
+
+  void note_reused(const Hash128& graph) {
+    if (!any_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    const ForkSafeLock lock(mutex_);
+    for (Compiled& compiled : last_) {
+      compiled.reused |= compiled.graph == graph;
+    }
+    if (num_reused() == last_.size()) {
+      // Peace: until a graph is compiled there is nothing to be noted.
+      any_.store(false, std::memory_order_relaxed);
+    }
+  }
+
+  bool is_storming() const {
+    return current_step() < end_.load(std::memory_order_relaxed) && config().max_unused_graphs.get() != 0;
+  }
+
+  bool concerns(const Call& call) {
+    const Hash128 kind = kind_of(call);
+    const uint64_t step = current_step();
+    const ForkSafeLock lock(mutex_);
+    if (step != this_step_.number) {
+      end_step(step);
+    }
+    this_step_.calls = hash_combine(this_step_.calls, call.key);
+    return kinds_.count(kind) != 0;
+  }
+
+  void clear() {
+    const ForkSafeLock lock(mutex_);
+    last_.clear();
+    kinds_.clear();
+    steps_ = 0;
+    num_repeated_ = 0;
+    end_.store(0, std::memory_order_relaxed);
+    any_.store(false, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr uint64_t kFirstSteps = 64;
+  static constexpr uint64_t kMostSteps = 4096;
+  static constexpr uint64_t kGrowth = 4;
+  // So many graphs fewer are enough when it comes again.
+  static constexpr size_t kDivisorAgain = 4;
+  // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
+  static constexpr uint64_t kWindow = 256;
+  // So many steps in a row, each like one of the last few, are those of a program that repeats.
+  static constexpr size_t kRepeated = 4;
+
+  struct Compiled {
+    Hash128 graph;
+    Kinds kinds;
+    uint64_t step;
+    bool reused;
+  };
+  struct Step {
+    uint64_t number = 0;
+    Hash128 calls;
+  };
+
+  // After a longer peace than the last storm took it is another one.
+  bool is_soon_after_storm(uint64_t step) const {
+    const uint64_t last_end = end_.load(std::memory_order_relaxed);
+    return last_end != 0 && step < last_end + steps_;
+  }
+
+  // The storm is over as soon as the program repeats itself.
+  void end_step(uint64_t next) {
+    const bool is_known = std::find(last_steps_.begin(), last_steps_.end(), this_step_.calls) != last_steps_.end();
+    num_repeated_ = is_known ? num_repeated_ + 1 : 0;
+    last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
+    this_step_ = {next, {}};
+    if (num_repeated_ == kRepeated) {
+      num_repeated_ = 0;
+      end_.store(next, std::memory_order_relaxed);
+    }
+  }
+
+  size_t num_reused() const {
+    return static_cast<size_t>(
+        std::count_if(last_.begin(), last_.end(), [](const Compiled& compiled) { return compiled.reused; }));
+  }
+
+  void begin(uint64_t step) {
+    static Counter& storms = counter("CompileStorm");
+    const bool is_same = is_soon_after_storm(step);
+    if (!is_same) {
+      kinds_.clear();
+    }
+    steps_ = is_same ? std::min(kGrowth * steps_, kMostSteps) : kFirstSteps;
+    num_repeated_ = 0;
+    for (const Compiled& compiled : last_) {
+      if (!compiled.reused) {
+        kinds_.insert(compiled.kinds.begin(), compiled.kinds.end());
+      }
+    }
+    last_.clear();
+    storms.add();
+    end_.store(step + steps_, std::memory_order_relaxed);
+  }
+
+  std::atomic<uint64_t> end_{0}; // the step in which it is tried again
+  std::atomic<bool> any_{false}; // some graph of `last_` has not been reused
+  ForkSafeMutex mutex_;          // guards all members below
+  std::deque<Compiled> last_;    // compiled since the last storm, the latest first
+  Kinds kinds_;
+  uint64_t steps_ = 0; // that the last storm takes
+  Step this_step_;     // of a storm
+  std::array<Hash128, 8> last_steps_;
+  size_t next_step_ = 0; // where in them
+  size_t num_repeated_ = 0;
+};
+
+CompileStorms& compile_storms() {
+  static auto* storms = new CompileStorms();
+  return *storms;
+}
+
+} // namespace
+
+void note_compiled(const Hash128& graph, const Trace& trace) {
+  compile_storms().note_compiled(graph, trace);
+}
+
+void note_reused(const Hash128& graph) {
+  compile_storms().note_reused(graph);
+}
+
+bool is_storming() {
+  return compile_storms().is_storming();
+}
+
+bool is_in_storm(const Call& call) {
+  return compile_storms().concerns(call);
+}
+
+void clear_storms() {
+  compile_storms().clear();
+}
+
+} // namespace lazyplug

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "backend/ops/call.h"
+#include "lowering/ir/trace.h"
+
+namespace lazyplug {
+
+// Programs whose steps never repeat, be it that the number of their ops varies,
+// or their order, or sizes that recur more seldom than graphs are kept, would be
+// compiled for ever. If `max_unused_graphs` graphs are compiled in 256 steps, and
+// most of them have run but once, the kinds of calls that these consist of run at
+// once, for a while: for 64 steps, then it is tried again, with fewer graphs, and
+// if that was in vain for four times as many steps, up to 4,096. So the number of
+// graphs that such a program compiles grows with the logarithm of its length. As
+// soon as four steps in a row are each like one of the last eight, the storm is
+// over: another program may have begun. Counter: CompileStorm.
+//
+// All of it is thread-safe.
+
+// A graph has been compiled.
+void note_compiled(const Hash128& graph, const Trace& trace);
+// A compiled graph runs again.
+void note_reused(const Hash128& graph);
+
+// Whether any call runs at once for this reason.
+bool is_storming();
+// Whether this one does, if any does.
+bool is_in_storm(const Call& call);
+
+// Forgets all graphs, and ends the storm.
+void clear_storms();
+
+} // namespace lazyplug

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/lru_cache.h"
+#include "lowering/computation.h"
+
+namespace lazyplug {
+
+// A compiled graph, and the program that it was made from, without data.
+struct CachedComputation {
+  Hash128 hash;
+  ComputationPtr computation;
+  Trace trace;
+  std::vector<Value> roots;
+  std::vector<Geometry> inputs; // of the tensors that stand for its leaves
+};
+using CachedComputationPtr = std::shared_ptr<const CachedComputation>;
+using ComputationCache = LruCache<Hash128, CachedComputationPtr>;
+
+// Compiled graphs of all devices, by graph hash.
+ComputationCache& computation_cache();
+
+// Identifies a trace that is asked for `roots`: its ops, constants and layouts,
+// but neither its data nor the values of its scalars.
+Hash128 graph_hash(const Trace& trace, c10::ArrayRef<Value> roots);
+
+} // namespace lazyplug

@@ -1,0 +1,66 @@
+#include "backend/caches/find_or_compile.h"
+
+#include "backend/caches/compile_storms.h"
+#include "backend/caches/recompiles.h"
+#include "backend/caches/varying_sizes.h"
+#include "common/config.h"
+#include "common/metrics.h"
+#include "lowering/ir/trace_slice.h"
+#include "lowering/ir/verify.h"
+
+namespace lazyplug {
+namespace {
+
+CachedComputationPtr make_computation(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots) {
+  static Counter& compiles = counter("Compile");
+  if (config().verify_ir.get()) {
+    verify(trace, roots);
+  }
+  auto graph = std::make_shared<CachedComputation>();
+  graph->hash = hash;
+  graph->computation = compile(trace, roots);
+  graph->trace = copy_without_data(trace);
+  graph->roots = roots.vec();
+  graph->inputs = input_geometries(trace, roots);
+  compiles.add();
+  return graph;
+}
+
+bool has_changed(const FlagBase& flag, std::atomic<uint64_t>& seen) {
+  const uint64_t version = flag.version();
+  return seen.load(std::memory_order_relaxed) != version && seen.exchange(version) != version;
+}
+
+void follow_flags() {
+  static std::atomic<uint64_t> size{0};
+  static std::atomic<uint64_t> passes{0};
+  if (has_changed(config().cache_size, size)) {
+    computation_cache().set_capacity(static_cast<size_t>(config().cache_size.get()));
+  }
+  if (has_changed(config().disabled_passes, passes)) {
+    computation_cache().clear();
+  }
+}
+
+} // namespace
+
+CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
+  static Counter& hits = counter("CacheHit");
+  static Counter& misses = counter("CacheMiss");
+  follow_flags();
+  const Hash128 hash = graph_hash(trace, roots);
+  if (auto found = computation_cache().find(hash)) {
+    hits.add();
+    note_reused(hash);
+    return *found;
+  }
+  misses.add();
+  CachedComputationPtr graph = make_computation(hash, trace, roots);
+  note_compile(graph);
+  note_sizes(trace);
+  note_compiled(hash, trace);
+  // Visible to others only now that it is complete.
+  return computation_cache().insert(hash, std::move(graph));
+}
+
+} // namespace lazyplug

@@ -1,0 +1,236 @@
+#include "backend/execution/job.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "backend/caches/find_or_compile.h"
+#include "backend/diagnostics/journal.h"
+#include "common/config.h"
+#include "common/fail_point.h"
+#include "common/intra_op_threads.h"
+#include "common/metrics.h"
+#include "device/cpu_allocator.h"
+#include "lowering/execution_guard.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One failure per error, however many results it spoils: those that leaves
+// brought along, then those of this job.
+class Failures {
+ public:
+  void add_inherited(FailurePtr failure) {
+    all_.push_back(std::move(failure));
+    ++num_inherited_;
+  }
+
+  FailurePtr find_or_add(const std::exception_ptr& error) {
+    for (const auto& failure : all_) {
+      if (failure->error == error) {
+        return failure;
+      }
+    }
+    return all_.emplace_back(std::make_shared<Failure>(error));
+  }
+
+  std::vector<FailurePtr> of_this_job() && {
+    all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(num_inherited_));
+    return std::move(all_);
+  }
+
+ private:
+  std::vector<FailurePtr> all_;
+  size_t num_inherited_ = 0;
+};
+
+// Takes the memory if nobody else can ask for it, so that it may be donated.
+c10::Storage take_memory(FutureContentsPtr data) {
+  return data.is_uniquely_owned() ? std::move(data->memory) : data->memory;
+}
+
+ComputationInputs collect_inputs(Job& job, Failures& failures) {
+  ComputationInputs inputs{std::move(job.trace.leaves()), std::move(job.trace.all_scalars()), {}};
+  pass(FailPoint::kInputs);
+  for (PendingLeaf& pending : job.pending_leaves) {
+    pending.data->wait();
+    if (const FailurePtr failure = pending.data->failure) {
+      failures.add_inherited(failure);
+      inputs.errors.resize(inputs.leaves.size());
+      inputs.errors[pending.leaf] = failure->error;
+    }
+    if (c10::Storage memory = take_memory(std::move(pending.data))) {
+      inputs.leaves[pending.leaf] = make_cpu_tensor(std::move(memory), *pending.layout);
+    }
+  }
+  return inputs;
+}
+
+void add_location(const std::exception_ptr& error, const char* location) {
+  try {
+    std::rethrow_exception(error);
+  } catch (c10::Error& raised) {
+    raised.add_context(std::string("recorded at ") + location);
+  } catch (...) {
+    // Errors of other kinds have no room for it.
+  }
+}
+
+// Names the user's lines, where they are known. The computation cannot: it may
+// have been compiled for other lines.
+void add_locations(const Trace& trace, const std::vector<ComputationOutput>& outputs) {
+  std::vector<std::exception_ptr> done;
+  for (const ComputationOutput& output : outputs) {
+    const char* location = output.failed_node == Value::kNone ? nullptr : trace.node(output.failed_node).location;
+    if (output.error && location && std::find(done.begin(), done.end(), output.error) == done.end()) {
+      add_location(output.error, location);
+      done.push_back(output.error);
+    }
+  }
+}
+
+// Two storages never share memory, though a kernel may have returned its input.
+c10::Storage unshare(c10::Storage memory, c10::DeviceIndex device) {
+  static Counter& copies = counter("AliasedResultCopied");
+  if (memory.use_count() == 1 || memory.nbytes() == 0) {
+    return memory;
+  }
+  copies.add();
+  c10::Storage copy = allocate_storage(memory.nbytes(), device);
+  std::memcpy(copy.mutable_data(), memory.data(), memory.nbytes());
+  return copy;
+}
+
+c10::Storage result_memory(const Job& job, size_t root, at::Tensor result) {
+  result = ensure_layout(result, *job.layouts[root]);
+  c10::Storage memory = result.storage();
+  result.reset();
+  return unshare(std::move(memory), job.device);
+}
+
+void deliver(const Job& job, std::vector<ComputationOutput> outputs, Failures& failures) {
+  add_locations(job.trace, outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    c10::Storage memory;
+    try {
+      TORCH_INTERNAL_ASSERT(outputs[i].tensor.defined() || outputs[i].error, "a kernel returned no tensor");
+      pass(FailPoint::kDelivery);
+      if (outputs[i].tensor.defined()) {
+        memory = result_memory(job, i, std::move(outputs[i].tensor));
+      }
+    } catch (...) {
+      outputs[i].error = std::current_exception();
+    }
+    job.results[i]->set(std::move(memory), outputs[i].error ? failures.find_or_add(outputs[i].error) : nullptr);
+  }
+}
+
+void fail_all(const Job& job, const std::exception_ptr& error, Failures& failures) {
+  for (const FutureContentsPtr& result : job.results) {
+    if (!result->is_ready()) {
+      result->set({}, failures.find_or_add(error));
+    }
+  }
+}
+
+// A thread has its own number of threads for the loops within an op.
+void use_threads(int num_threads) {
+  if (num_threads > 0 && at::get_num_threads() != num_threads) {
+    set_intra_op_threads(num_threads);
+  }
+}
+
+std::vector<Lesson> lessons_of(const Trace& trace, std::vector<UnexpectedStrides> unexpected) {
+  std::vector<Lesson> lessons;
+  for (UnexpectedStrides& result : unexpected) {
+    lessons.push_back({trace.node(result.node).signature, result.output, std::move(result.strides)});
+  }
+  return lessons;
+}
+
+// Empty if nothing was timed.
+std::vector<float> seconds_by_call(const Trace& trace, const std::vector<KernelTime>& times) {
+  std::vector<float> by_call;
+  if (times.empty()) {
+    return by_call;
+  }
+  std::vector<float> by_node(trace.size());
+  for (const KernelTime& time : times) {
+    by_node[time.node] += time.seconds;
+  }
+  for (NodeId node = 0; node < trace.size(); ++node) {
+    if (trace.node(node).kind == NodeKind::kCall) {
+      by_call.push_back(by_node[node]);
+    }
+  }
+  return by_call;
+}
+
+void mark_proven(const Trace& trace) {
+  for (const Node& node : trace.nodes()) {
+    if (node.signature) {
+      node.signature->proven.value.store(true, std::memory_order_relaxed);
+    }
+  }
+}
+
+ComputationResult compute(Job& job, Failures& failures) {
+  static Counter& executed = counter("NodesExecuted");
+  static Timer& time = timer("ExecuteTime");
+  pass(FailPoint::kCompile);
+  const ComputationPtr computation =
+      find_or_compile(job.trace, job.roots)->computation; // before the inputs are taken from the trace
+  ComputationInputs inputs = collect_inputs(job, failures);
+  executed.add(static_cast<int64_t>(computation->num_ops()));
+  inputs.timed = job.timed;
+  const TimerScope scope(time);
+  const int64_t start = journal_clock();
+  pass(FailPoint::kRun);
+  auto result = computation->run(std::move(inputs));
+  if (config().debug.get()) {
+    const std::string detail = std::to_string(computation->num_ops()) + " ops";
+    add_to_journal(JournalKind::kRun, "graph", detail, nullptr, journal_clock() - start);
+  }
+  return result;
+}
+
+} // namespace
+
+JobReport run_job(Job job) {
+  static Counter& flushes = counter("Flush");
+  flushes.add();
+  Failures failures;
+  JobReport report;
+  const auto start = job.timed ? Clock::now() : Clock::time_point();
+  try {
+    use_threads(job.num_threads);
+    const KernelMemoryScope memory(job.device);
+    // Whichever thread this is: a few kernels return less if it is off.
+    const c10::AutoGradMode grad_mode(true);
+    ComputationResult result = compute(job, failures);
+    report.kernels = seconds_by_call(job.trace, result.times);
+    report.lessons = lessons_of(job.trace, std::move(result.unexpected));
+    if (job.may_teach) {
+      mark_proven(job.trace);
+    }
+    const ExecutionGuard guard;
+    deliver(job, std::move(result.outputs), failures);
+  } catch (...) {
+    fail_all(job, std::current_exception(), failures);
+  }
+  report.failures = std::move(failures).of_this_job();
+  if (job.timed) {
+    const double kernels = std::accumulate(report.kernels.begin(), report.kernels.end(), 0.0);
+    report.overhead = std::chrono::duration<double>(Clock::now() - start).count() - kernels;
+  }
+  return report;
+}
+
+} // namespace lazyplug

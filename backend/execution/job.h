@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backend/execution/future_contents.h"
+#include "lowering/ir/trace.h"
+
+namespace lazyplug {
+
+// A leaf of a trace whose contents an earlier job computes.
+struct PendingLeaf {
+  uint32_t leaf; // its number among the trace's leaves
+  const Geometry* layout;
+  FutureContentsPtr data;
+};
+
+// What a kernel has taught: the strides that it gives to an output of the call.
+struct Lesson {
+  SignaturePtr signature;
+  uint32_t output;
+  c10::DimVector strides;
+};
+
+// What there is to tell of a job that has run.
+struct JobReport {
+  std::vector<FailurePtr> failures; // that began in it, in program order
+  std::vector<Lesson> lessons;
+  std::vector<float> kernels; // if they were timed: the seconds that each call's have taken
+  double overhead = 0;        // and what the job has taken besides
+};
+
+// A trace cut from its stream, and what it is to compute.
+struct Job {
+  Trace trace;
+  std::vector<PendingLeaf> pending_leaves;
+  std::vector<Value> roots;
+  std::vector<const Geometry*> layouts;   // of the roots' storages
+  std::vector<FutureContentsPtr> results; // one for each root
+  c10::DeviceIndex device = 0;
+  int num_threads = 0;    // of the thread that cut it, within an op
+  bool may_teach = false; // some signature is not proven
+  bool timed = false;     // the report says what kernels take
+};
+
+// Computes the results of a job; each is ready afterwards, with its memory or
+// its failure. Runs on any thread, under no lock; waits for leaves that other
+// streams compute. Never throws.
+JobReport run_job(Job job);
+
+} // namespace lazyplug

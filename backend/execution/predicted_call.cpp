@@ -1,0 +1,192 @@
+#include "backend/execution/predicted_call.h"
+
+#include <bit>
+
+#include "backend/execution/lazy_storage.h"
+#include "common/config.h"
+#include "device/generator.h"
+#include "device/runtime.h"
+
+namespace lazyplug {
+namespace {
+
+bool same_constant(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isNone() || b.isNone()) {
+    return a.isNone() && b.isNone();
+  }
+  if (a.isInt()) {
+    return b.isInt() && a.toInt() == b.toInt();
+  }
+  if (a.isBool()) {
+    return b.isBool() && a.toBool() == b.toBool();
+  }
+  if (a.isDouble()) {
+    // Bit by bit: -0.0 is another number.
+    return b.isDouble() && std::bit_cast<uint64_t>(a.toDouble()) == std::bit_cast<uint64_t>(b.toDouble());
+  }
+  if (a.isString()) {
+    return b.isString() && a.toStringView() == b.toStringView();
+  }
+  if (a.isList() && b.isList()) {
+    const auto first = a.toListRef();
+    const auto second = b.toListRef();
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), same_constant);
+  }
+  return false;
+}
+
+bool same_ints(c10::IntArrayRef values, const c10::IValue& constant) {
+  if (!constant.isIntList()) {
+    return false;
+  }
+  const auto expected = constant.toListRef();
+  return std::equal(
+      values.begin(),
+      values.end(),
+      expected.begin(),
+      expected.end(),
+      [](int64_t a, const c10::IValue& b) { return a == b.toInt(); });
+}
+
+bool same_type(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isList() && b.isList() && !a.isIntList() && !b.isIntList()) {
+    const auto first = a.toListRef();
+    const auto second = b.toListRef();
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), same_type);
+  }
+  return (a.isDouble() && b.isDouble()) || (a.isInt() && b.isInt()) || (a.isBool() && b.isBool()) ||
+         (a.isComplexDouble() && b.isComplexDouble()) || (a.isIntList() && b.isIntList());
+}
+
+} // namespace
+
+bool PredictedCall::begin() const {
+  return signature_.predictable && config().reuse_ir.get() &&
+         !signature_.superseded.value.load(std::memory_order_relaxed) &&
+         signature_.kernel_version == signature_.op->kernel_version() &&
+         signature_.default_dtype == c10::get_default_dtype_as_scalartype();
+}
+
+bool PredictedCall::add(const c10::IValue& value) {
+  const ArgBinding& binding = next();
+  switch (binding.kind) {
+    case ArgBinding::Kind::kConstant:
+      return value.isDevice() ? is_device(value.toDevice()) && binding.constant.isDevice()
+                              : same_constant(value, binding.constant);
+    case ArgBinding::Kind::kOperand:
+      return value.isTensor() ? add_operand(value.toTensor()) : value.isNone() && add_operand(at::Tensor());
+    case ArgBinding::Kind::kOperandList:
+      return value.isList() && add_operands(value, binding.count);
+    case ArgBinding::Kind::kScalar:
+      return add_scalar(value, binding.constant);
+    case ArgBinding::Kind::kGenerator:
+      return add_generator(value);
+  }
+  return false;
+}
+
+bool PredictedCall::is_device(c10::Device device) const {
+  return device.type() == device_.type() && (device.has_index() ? device.index() : current_device()) == device_.index();
+}
+
+bool PredictedCall::add(const at::Tensor& tensor) {
+  return next().kind == ArgBinding::Kind::kOperand && add_operand(tensor);
+}
+
+bool PredictedCall::add(const at::Scalar& scalar) {
+  return add(c10::IValue(scalar));
+}
+
+bool PredictedCall::add(bool value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(int64_t value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(double value) {
+  return add(c10::IValue(value));
+}
+
+bool PredictedCall::add(std::string_view value) {
+  const ArgBinding& binding = next();
+  return binding.kind == ArgBinding::Kind::kConstant && binding.constant.isString() &&
+         binding.constant.toStringView() == value;
+}
+
+bool PredictedCall::add(c10::IntArrayRef values) {
+  const ArgBinding& binding = next();
+  if (binding.kind == ArgBinding::Kind::kScalar) {
+    return add_scalar(values, binding.constant);
+  }
+  return binding.kind == ArgBinding::Kind::kConstant && same_ints(values, binding.constant);
+}
+
+bool PredictedCall::add_none() {
+  return add(c10::IValue());
+}
+
+bool PredictedCall::add_operand(const at::Tensor& tensor) {
+  const size_t index = tensors_.size();
+  const Geometry& expected = signature_.operands[index];
+  if (!tensor.defined()) {
+    tensors_.push_back({});
+    return expected.dtype == c10::ScalarType::Undefined;
+  }
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  auto* storage = LazyStorageImpl::of(&impl);
+  const bool written = signature_.writes_operand(index);
+  const bool on_cpu = !signature_.on_cpu.empty() && signature_.on_cpu[index];
+  if (impl.key_set().has(c10::DispatchKey::Python)) {
+    return false; // it would be asked for its device and its sizes, under the lock
+  }
+  if (on_cpu ? !impl.is_cpu() : !storage || &storage->context() != &context_) {
+    return false;
+  }
+  if (on_cpu && impl.is_wrapped_number()) {
+    ranges_.add(impl);
+  }
+  if (!expected.matches_apart_from_offset(impl) ||
+      (storage && !signature_.written.empty() && storages_.add(*storage, written))) {
+    return false;
+  }
+  tensors_.emplace_back(impl, storage, written);
+  return true;
+}
+
+bool PredictedCall::add_operands(const c10::IValue& list, uint32_t count) {
+  const auto elements = list.toListRef();
+  return elements.size() == count && std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
+           return element.isTensor() ? add_operand(element.toTensor()) : element.isNone() && add_operand(at::Tensor());
+         });
+}
+
+bool PredictedCall::add_scalar(const c10::IValue& scalar, const c10::IValue& example) {
+  if (!same_type(scalar, example)) {
+    return false;
+  }
+  scalars_.push_back(scalar);
+  ranges_.add(scalar);
+  return true;
+}
+
+bool PredictedCall::add_generator(const c10::IValue& value) {
+  if (!value.isNone()) {
+    generator_ = value.toGenerator();
+    if (generator_->device() != device_) {
+      return false; // an error
+    }
+  }
+  seed_ = scalars_.size();
+  scalars_.emplace_back();
+  return true;
+}
+
+void PredictedCall::draw_seed() {
+  if (seed_) {
+    scalars_[*seed_] = static_cast<int64_t>(next_seed(generator_, device_.index()));
+  }
+}
+
+} // namespace lazyplug

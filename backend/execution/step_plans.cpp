@@ -1,0 +1,236 @@
+#include "backend/execution/step_plans.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <numeric>
+
+#include "common/metrics.h"
+
+namespace lazyplug {
+namespace {
+
+// A gain that is smaller than this, relatively and in seconds, is none.
+constexpr double kLeastGain = 0.1;
+constexpr double kLeastSaving = 2e-5;
+constexpr size_t kMaxCuts = 32;
+// Steps of a trial that are cut, or whole, one after the other. The first of them does not count: what the step before
+// has left to the worker falls into it.
+constexpr size_t kBlock = 4;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Pieces whose kernels take at least so long, each by a factor more than the one
+// before.
+std::vector<size_t> cuts_of(const StepTimes& times, double grain, double growth) {
+  const auto& kernels = times.kernels;
+  const size_t end = std::min(kernels.size(), times.num_overlapping);
+  const double total = std::accumulate(kernels.begin(), kernels.end(), 0.0);
+  std::vector<size_t> cuts;
+  double piece = 0;
+  double done = 0;
+  for (size_t i = 0; i < end && cuts.size() < kMaxCuts; ++i) {
+    piece += kernels[i];
+    done += kernels[i];
+    if (piece >= grain && total - done >= grain / 2) {
+      cuts.push_back(i + 1);
+      piece = 0;
+      grain *= growth;
+    }
+  }
+  return cuts;
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
+
+double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs) {
+  double recorded = 0;
+  double computed = 0; // when the worker is done with what it has been given
+  size_t next = 0;
+  const auto record_until = [&](size_t end) {
+    double kernels = costs.job;
+    for (; next < end; ++next) {
+      recorded += times.recording[next];
+      kernels += times.kernels[next];
+    }
+    return kernels;
+  };
+  for (size_t cut : cuts) {
+    const double kernels = record_until(cut);
+    recorded += costs.recording;
+    const bool is_asleep = computed == 0 || recorded - computed > costs.patience;
+    computed = std::max(computed, recorded + (is_asleep ? costs.wake : 0)) + kernels;
+  }
+  const double kernels = record_until(times.kernels.size());
+  return std::max(recorded, computed) + kernels;
+}
+
+std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs) {
+  const double whole = time_to_result(times, {}, costs);
+  double best = std::min(whole * (1 - kLeastGain), whole - kLeastSaving);
+  std::vector<size_t> chosen;
+  for (double grain = 4e-5; grain < whole; grain *= 2) {
+    for (double growth : {1.0, 1.5}) {
+      std::vector<size_t> cuts = cuts_of(times, grain, growth);
+      const double time = time_to_result(times, cuts, costs);
+      if (time < best) {
+        best = time;
+        chosen = std::move(cuts);
+      }
+    }
+  }
+  return chosen;
+}
+
+StepPlans::StepPlans() : StepPlans(steady_seconds) {}
+
+void StepPlans::begin_step() {
+  if (const auto ended = steps_.find(ended_); ended != steps_.end()) {
+    note_duration(ended->second, boundary_ - started_);
+  }
+  ended_ = 0;
+  started_ = boundary_;
+  last_op_ = boundary_;
+  is_disturbed_ = false;
+  was_cut_ = false;
+  num_overlapping_ = 0;
+  is_timed_ = num_settled_ < kQuiet;
+  recording_.clear();
+  prefixes_.clear();
+}
+
+void StepPlans::note(uint64_t op_hash, bool may_overlap) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15; // 2^64 by the golden ratio
+  if (num_ops_ == 0) {
+    begin_step();
+  }
+  num_overlapping_ += may_overlap && num_overlapping_ == num_ops_;
+  ++num_ops_;
+  prefix_ = (std::rotl(prefix_, 7) ^ op_hash) * kOdd;
+  was_cut_ = was_cut_ || cuts_here();
+  if (is_timed_) {
+    const double now = now_();
+    recording_.push_back(static_cast<float>(now - last_op_));
+    prefixes_.push_back(prefix_);
+    last_op_ = now;
+    is_timed_ = num_ops_ < kMaxTimedOps && !was_cut_;
+  }
+}
+
+StepPlans::StepId StepPlans::end_step() {
+  const StepId id = prefix_ == 0 ? 1 : prefix_;
+  const bool is_known = num_ops_ != 0 && !is_disturbed_ && (steps_.size() < kMaxSteps || steps_.count(id) != 0);
+  const size_t num_ops = std::exchange(num_ops_, 0);
+  prefix_ = 0;
+  boundary_ = now_();
+  ended_ = is_known ? id : 0;
+  if (!is_known) {
+    return 0;
+  }
+  Step& step = steps_[id];
+  ++step.seen;
+  num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
+  if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
+      step.seen == kRetrials[step.num_retrials]) {
+    try_again(step);
+  }
+  if (step.state != State::kTimed || was_cut_ || step.seen < kWarmUps || recording_.size() != num_ops) {
+    return 0;
+  }
+  step.times.recording = recording_;
+  step.times.num_overlapping = num_overlapping_;
+  step.cuts = prefixes_; // of every op, until it is planned
+  return id;
+}
+
+void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_cost) {
+  const auto found = steps_.find(id);
+  if (found != steps_.end() && found->second.state == State::kTimed) {
+    found->second.times.kernels = std::move(kernels);
+    costs_.job += (job_cost - costs_.job) / 8;
+  }
+}
+
+void StepPlans::note_duration(Step& step, double seconds) {
+  if (step.state == State::kTimed && step.seen >= kWarmUps + kTimed && !was_cut_) {
+    plan(step);
+  }
+  if (step.state != State::kTrial || step.seen == 0) {
+    return;
+  }
+  const size_t place = (step.seen - 1) % kBlock;
+  const bool is_warm = step.seen > kBlock; // graphs have been compiled
+  if (is_warm && place != 0) {
+    (was_cut_ ? step.cut : step.whole).push_back(seconds);
+  }
+  if (place == kBlock - 1) {
+    cut_from_now_on(step, !was_cut_);
+  }
+  const bool is_fair = std::min(step.cut.size(), step.whole.size()) >= kTrials;
+  if (is_fair) {
+    settle(step, median(step.cut) < median(step.whole) * (1 - kLeastGain / 2));
+  } else if (step.seen > 8 * kTrials) {
+    settle(step, step.is_cut); // another step's cuts, which begins with the same ops, leave it no choice
+  }
+}
+
+void StepPlans::plan(Step& step) {
+  const bool is_timed = step.times.kernels.size() == step.times.recording.size();
+  const auto counts = is_timed ? best_cuts(step.times, costs_) : std::vector<size_t>();
+  std::vector<StepId> cuts;
+  for (size_t count : counts) {
+    cuts.push_back(step.cuts[count - 1]);
+  }
+  step.cuts = std::move(cuts);
+  step.times = {};
+  if (step.cuts.empty()) {
+    settle(step, false);
+    return;
+  }
+  cut_from_now_on(step, true);
+  step.state = State::kTrial;
+  step.seen = 0;
+}
+
+void StepPlans::settle(Step& step, bool cut) {
+  static Counter& steps_cut = counter("StepsCut");
+  static Counter& steps_whole = counter("StepsKeptWhole");
+  static Counter& replanned = counter("StepsReplanned");
+  const bool is_first = step.num_retrials == 0;
+  if (is_first || cut != step.is_cut) {
+    (is_first ? cut ? steps_cut : steps_whole : replanned).add();
+  }
+  cut_from_now_on(step, cut);
+  Step settled;
+  settled.state = State::kSettled;
+  settled.is_cut = cut;
+  settled.num_retrials = step.num_retrials;
+  settled.cuts = std::move(step.cuts);
+  step = std::move(settled);
+}
+
+// At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
+void StepPlans::try_again(Step& step) {
+  const bool is_first = step.num_retrials++ == 0;
+  if (step.cuts.empty() && !is_first) {
+    return;
+  }
+  step.state = step.cuts.empty() ? State::kTimed : State::kTrial;
+  step.seen = 0;
+}
+
+void StepPlans::cut_from_now_on(const Step& step, bool cut) {
+  for (const StepId prefix : step.cuts) {
+    cut ? static_cast<void>(cuts_.insert(prefix)) : static_cast<void>(cuts_.erase(prefix));
+  }
+}
+
+} // namespace lazyplug

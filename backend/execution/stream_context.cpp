@@ -1,0 +1,388 @@
+#include "backend/execution/stream_context.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "backend/caches/signature_cache.h"
+#include "backend/execution/device_context.h"
+#include "common/config.h"
+#include "common/metrics.h"
+#include "device/cpu_allocator.h"
+#include "device/event.h"
+#include "device/runtime.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+c10::weak_intrusive_ptr<LazyStorageImpl> weak_reference(LazyStorageImpl& storage) {
+  c10::raw::weak_intrusive_ptr::incref(&storage);
+  return c10::weak_intrusive_ptr<LazyStorageImpl>::reclaim(&storage);
+}
+
+// Unique in the process: a storage may meet the traces of several streams.
+uint64_t next_epoch() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string worker_name(c10::DeviceIndex device, c10::StreamId id) {
+  return "lazy:" + std::to_string(device) + "/" + std::to_string(id);
+}
+
+// More than anybody wants to hear of.
+constexpr size_t kMaxFailures = 64;
+
+CutPolicy::Limits cut_limits() {
+  const auto limit = [](const Flag<int64_t>& flag) { return static_cast<size_t>(flag.get()); };
+  const Config& flags = config();
+  return {
+      .chunk_ops = limit(flags.chunk_nodes),
+      .min_nodes = limit(flags.min_cut_nodes),
+      .max_nodes = limit(flags.max_pending_nodes),
+      .max_bytes = limit(flags.max_pending_bytes)};
+}
+
+bool is_unseen(const FailurePtr& failure) {
+  return !failure->seen;
+}
+
+} // namespace
+
+StreamContext::StreamContext(DeviceContext& context, c10::StreamId id)
+    : context_(context),
+      device_(context.device().index()),
+      id_(id),
+      epoch_(next_epoch()),
+      worker_(worker_name(device_, id)) {
+  choose_overlap();
+}
+
+// ---- recording ----
+
+Outputs StreamContext::record(
+    const SignaturePtr& signature,
+    c10::ArrayRef<TensorArg> args,
+    c10::ArrayRef<c10::IValue> scalars,
+    const char* location,
+    Aftermath& aftermath) {
+  static Counter& recorded = counter("NodesRecorded");
+  c10::SmallVector<Operand, 8> operands;
+  for (const TensorArg& arg : args) {
+    operands.push_back(read(arg, *signature, aftermath));
+  }
+  Written written;
+  if (!signature->written.empty()) {
+    if (signature->shares_written) {
+      keep_identities(args, operands);
+    }
+    written = written_storages(args);
+  }
+  const NodeId node = trace_.add_call(signature, operands, scalars, static_cast<uint32_t>(written.size()), location);
+  may_teach_ |= !signature->proven.value.load(std::memory_order_relaxed);
+  recorded.add();
+  signature->op->calls().add();
+  recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
+  uint32_t output = static_cast<uint32_t>(signature->outputs.size());
+  for (LazyStorageImpl* storage : written) {
+    aftermath.discarded.push_back(make_pending(*storage, {node, output++}, storage->layout_));
+  }
+  work_ = std::max(work_, signature->work);
+  cut_policy_.note(signature->hash.lo, signature->work <= overlapping_work_);
+  prediction_.note(signature);
+  return make_outputs(node, signature);
+}
+
+// Kernels that write ask whether two arguments are one tensor. One tensor that
+// is read twice becomes one operand, and different tensors different ones.
+void StreamContext::keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (size_t j = 0; args[i].tensor && j < i; ++j) {
+      if (!args[j].tensor || !(args[i].written || args[j].written) || !(operands[i].value == operands[j].value)) {
+        continue;
+      }
+      if (args[i].tensor == args[j].tensor) {
+        operands[i].view = operands[j].view;
+      } else if (!operands[i].view && !operands[j].view) {
+        operands[i].view = trace_.own(Geometry::of(*args[i].tensor));
+      }
+    }
+  }
+}
+
+StreamContext::Written StreamContext::written_storages(c10::ArrayRef<TensorArg> args) {
+  Written written;
+  SmallSet<const LazyStorageImpl*> seen;
+  for (const TensorArg& arg : args) {
+    if (arg.written && seen.insert(arg.storage)) {
+      written.push_back(arg.storage);
+    }
+  }
+  return written;
+}
+
+const Schedule& StreamContext::schedule() {
+  const auto& flag = config().schedule;
+  if (const uint64_t version = flag.version(); schedule_version_ != version) {
+    schedule_ = *Schedule::parse(flag.get());
+    schedule_version_ = version;
+  }
+  return schedule_;
+}
+
+bool StreamContext::is_full() {
+  if (const Schedule& schedule = this->schedule(); schedule.is_set()) {
+    const bool ends_here = schedule.cuts_after(recorded_);
+    if (ends_here) {
+      cut_policy_.cut_here();
+    }
+    return ends_here;
+  }
+  return cut_policy_.should_cut({.nodes = trace_.size(), .bytes = trace_.pending_bytes()}, cut_limits());
+}
+
+Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath) {
+  if (!arg.tensor) {
+    return {};
+  }
+  if (!arg.storage) {
+    return read_number(*arg.tensor, signature, aftermath);
+  }
+  if (!arg.storage->in_trace(epoch_)) {
+    enter_trace(*arg.storage, *arg.tensor, aftermath);
+  }
+  if (arg.storage->layout_->matches(*arg.tensor)) {
+    return {arg.storage->value_, nullptr};
+  }
+  return {arg.storage->value_, trace_.own(Geometry::of(*arg.tensor))};
+}
+
+// A 0-dim CPU tensor, which may change before the trace runs: a copy of it.
+Operand StreamContext::read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath) {
+  const OpInfo& op = *signature.op;
+  const Number number = Number::of(tensor, /*prefer_float=*/signature.takes_float_numbers);
+  const LayoutPtr& layout = number.layout();
+  // Kernels of other libraries, which may be Python, might keep what they are given, and write it later.
+  at::Tensor leaf = op.is_aten() ? context_.numbers().find(number) : at::Tensor();
+  if (!leaf.defined()) {
+    leaf = number.make_tensor();
+    if (op.is_aten()) {
+      aftermath.numbers.emplace_back(number, leaf);
+    }
+  }
+  return {trace_.add_device_data(std::move(leaf), layout, {.read_only = true}), nullptr};
+}
+
+void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor, Aftermath& aftermath) {
+  if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
+    const Value value = trace_.add_empty(Geometry::of_storage(tensor, storage.nbytes()));
+    make_pending(storage, value, &trace_.layout(value));
+    return;
+  }
+  Discarded discarded;
+  LayoutPtr layout = storage.leaf_layout(tensor, discarded);
+  if (discarded.leaf.defined()) {
+    aftermath.discarded.push_back(std::move(discarded));
+  }
+  const bool submitted = storage.state_ == LazyStorageImpl::State::kSubmitted;
+  storage.layout_ = &layout->geometry;
+  storage.epoch_ = epoch_;
+  storage.value_ = trace_.add_device_data(
+      submitted ? at::Tensor() : storage.leaf(),
+      std::move(layout),
+      {static_cast<int64_t>(storage.id())});
+  if (submitted) {
+    const auto leaf = static_cast<uint32_t>(trace_.leaves().size() - 1);
+    pending_leaves_.push_back({leaf, storage.layout_, storage.data_});
+  }
+}
+
+Discarded StreamContext::make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout) {
+  Discarded discarded = storage.set_pending(*this, value, layout);
+  storage.epoch_ = epoch_;
+  if (storage.slot_ == LazyStorageImpl::kNoSlot) {
+    storage.slot_ = static_cast<uint32_t>(pending_.size());
+    pending_.push_back(weak_reference(storage));
+  }
+  return discarded;
+}
+
+Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
+  Outputs outputs;
+  for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
+    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], context_, /*resizable=*/true);
+    make_pending(*storage, {node, i}, &signature->outputs[i]);
+    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature->outputs[i]));
+  }
+  return outputs;
+}
+
+void StreamContext::drop(LazyStorageImpl& storage) {
+  pending_[storage.slot_].reset();
+  storage.slot_ = LazyStorageImpl::kNoSlot;
+}
+
+FailurePtr StreamContext::settle_leaves(Aftermath& aftermath) {
+  for (const PendingLeaf& pending : pending_leaves_) {
+    TORCH_INTERNAL_ASSERT(pending.data->is_ready(), "a leaf of the trace is still being computed");
+    if (pending.data->failure) {
+      return pending.data->failure;
+    }
+    trace_.leaves()[pending.leaf] = make_cpu_tensor(pending.data->memory, *pending.layout);
+  }
+  for (PendingLeaf& pending : pending_leaves_) {
+    aftermath.discarded.push_back({{}, std::move(pending.data), {}});
+  }
+  pending_leaves_.clear();
+  return nullptr;
+}
+
+// ---- running ----
+
+Worker::Ticket StreamContext::submit(bool wake) {
+  num_submitted_ = 0;
+  if (recorded_ == submitted_place_ && pending_.empty()) {
+    cut_policy_.cut(cut_limits());
+    submitted_overlaps_ = true;
+    return last_ticket_;
+  }
+  submitted_place_ = recorded_;
+  submitted_overlaps_ = work_ <= overlapping_work_;
+  const uint64_t place = submitted_place_;
+  // Shared, because tasks are copyable; held by the task alone, so that it does not die here, under the lock.
+  auto job = std::make_shared<Job>(take_job());
+  const auto step = cut_policy_.timed_step();
+  auto task = [this, place, step, job = std::move(job), ticket = next_ticket(), delay = schedule().delay(place)] {
+    if (delay.count() != 0) {
+      std::this_thread::sleep_for(delay);
+    }
+    finish(job->roots.empty() ? JobReport() : run_job(std::move(*job)), ticket, step, place);
+  };
+  const auto by = !submitted_overlaps_ ? Worker::By::kWaiter : wake ? Worker::By::kWorker : Worker::By::kAnyone;
+  return last_ticket_ = worker_.submit(std::move(task), by);
+}
+
+// Threads and processors may change, but not while a trace is recorded.
+void StreamContext::choose_overlap() {
+  work_ = 0;
+  overlapping_work_ = overlap_.get();
+  cut_policy_.use_plans(overlapping_work_ >= 0 && config().chunk_nodes.get() == 0 && !schedule().is_set());
+}
+
+void StreamContext::note_result() {
+  std::vector<StepReport> reports;
+  if (has_step_reports_.exchange(false)) {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    reports.swap(step_reports_);
+  }
+  StepPlans& plans = cut_policy_.plans();
+  plans.costs().wake = worker_.wake_latency();
+  for (StepReport& report : reports) {
+    plans.note_kernels(report.step, std::move(report.kernels), report.overhead);
+  }
+  plans.note_result();
+}
+
+void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
+  last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, Worker::By::kWorker);
+}
+
+Job StreamContext::take_job() {
+  Job job;
+  job.device = device_;
+  job.num_threads = at::get_num_threads();
+  job.may_teach = std::exchange(may_teach_, false);
+  if (job.may_teach) {
+    teaching_job_ = next_ticket();
+  }
+  for (auto& weak : pending_) {
+    auto* storage = weak._unsafe_get_target();
+    if (!storage) {
+      continue; // died
+    }
+    // A strong reference would ask for Python's lock, if Python knows the storage. There is no need: who lets go of the
+    // last one meanwhile waits for our lock, until the storage has no slot.
+    if (weak.use_count() != 0) {
+      job.roots.push_back(storage->value_);
+      job.layouts.push_back(storage->layout_);
+      job.results.push_back(c10::make_intrusive<FutureContents>(worker_, next_ticket()));
+      storage->set_submitted(job.results.back(), cut_policy_.step());
+    }
+    storage->slot_ = LazyStorageImpl::kNoSlot;
+  }
+  num_submitted_ = job.roots.size();
+  pending_.clear();
+  prediction_.cut(trace_);
+  cut_policy_.cut(cut_limits());
+  job.timed = cut_policy_.timed_step() != 0;
+  choose_overlap();
+  job.trace = std::exchange(trace_, Trace());
+  trace_.reserve(prediction_.expected_size());
+  job.pending_leaves = std::exchange(pending_leaves_, {});
+  epoch_ = next_epoch();
+  return job;
+}
+
+void StreamContext::finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place) {
+  if (!report.failures.empty()) {
+    keep_failures(report.failures);
+  }
+  if (!report.lessons.empty()) {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    lessons_.emplace_back(job, std::move(report.lessons));
+    has_lessons_ = true;
+  }
+  if (timed_step != 0 && !report.kernels.empty()) {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    step_reports_.push_back({timed_step, std::move(report.kernels), report.overhead});
+    has_step_reports_ = true;
+  }
+  completed_ = place;
+  stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
+}
+
+// Those that have been seen make room for new ones, unless a program never waits.
+void StreamContext::keep_failures(const std::vector<FailurePtr>& failures) {
+  std::vector<FailurePtr> unseen; // swapped in, so that the others die outside of the lock
+  const std::lock_guard<std::mutex> lock(reports_mutex_);
+  std::copy_if(failures_.begin(), failures_.end(), std::back_inserter(unseen), is_unseen);
+  std::copy_if(failures.begin(), failures.end(), std::back_inserter(unseen), is_unseen);
+  unseen.resize(std::min(unseen.size(), kMaxFailures));
+  failures_.swap(unseen);
+}
+
+void StreamContext::learn(Worker::Ticket job) {
+  Worker::Ticket last = teaching_job_;
+  if (last != 0 && last <= job) {
+    teaching_job_.compare_exchange_strong(last, 0);
+  }
+  if (!has_lessons_) {
+    return;
+  }
+  std::vector<std::vector<Lesson>> taught;
+  {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    for (; !lessons_.empty() && lessons_.front().first <= job; lessons_.pop_front()) {
+      taught.push_back(std::move(lessons_.front().second));
+    }
+    has_lessons_ = !lessons_.empty();
+  }
+  for (const auto& lessons : taught) {
+    for (const Lesson& lesson : lessons) {
+      learn_strides(*lesson.signature, lesson.output, lesson.strides);
+    }
+  }
+}
+
+FailurePtr StreamContext::take_failure() {
+  std::vector<FailurePtr> failures;
+  {
+    const std::lock_guard<std::mutex> lock(reports_mutex_);
+    failures_.swap(failures);
+  }
+  const auto first = std::find_if(failures.begin(), failures.end(), is_unseen);
+  return first == failures.end() ? nullptr : *first;
+}
+
+} // namespace lazyplug

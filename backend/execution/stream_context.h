@@ -1,0 +1,178 @@
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <vector>
+
+#include "backend/execution/cut_policy.h"
+#include "backend/execution/job.h"
+#include "backend/execution/lazy_storage.h"
+#include "backend/execution/number_cache.h"
+#include "backend/execution/overlap.h"
+#include "backend/execution/prediction.h"
+#include "backend/ops/tensor_arg.h"
+#include "common/schedule.h"
+
+namespace lazyplug {
+
+// The fresh outputs of a call.
+using Outputs = c10::SmallVector<at::Tensor, 2>;
+
+// One stream of a device: the trace that is being recorded, the storages that
+// wait for it, and the worker that runs what has been cut from it, in order.
+//
+// Locking: everything is guarded by the mutex of the DeviceContext, which calls
+// all methods with it held, except for what is marked as free: the worker, and
+// the places.
+class StreamContext {
+ public:
+  StreamContext(DeviceContext& context, c10::StreamId id);
+
+  // What is left to do when the lock is no longer held: to free this, and to add
+  // these numbers to the device's cache.
+  struct Aftermath {
+    c10::SmallVector<Discarded, 2> discarded;
+    c10::SmallVector<std::pair<Number, at::Tensor>, 1> numbers;
+  };
+
+  // Appends a call whose arguments wait for no other trace. Returns the fresh
+  // outputs, as tensors.
+  Outputs record(
+      const SignaturePtr& signature,
+      c10::ArrayRef<TensorArg> args,
+      c10::ArrayRef<c10::IValue> scalars,
+      const char* location,
+      Aftermath& aftermath);
+
+  // The signature of the next call, if the program repeats itself, or null.
+  const SignaturePtr& predicted() const {
+    return prediction_.next();
+  }
+
+  // Whether the trace is to be cut here.
+  bool is_full();
+  // The program has the result that it cut the trace for.
+  void note_result();
+
+  // The number of the step that is being recorded: see CutPolicy.
+  uint64_t step() const {
+    return cut_policy_.step();
+  }
+
+  // Cuts the trace, and queues it: if `wake`, for the worker, unless only who waits
+  // may compute it. Without anything to run, returns the last ticket.
+  Worker::Ticket submit(bool wake);
+  // Queues a wait for another stream's work.
+  void submit_wait(Worker& other, Worker::Ticket ticket);
+
+  // Leaves of the trace that earlier jobs compute; settle_leaves() takes their
+  // data over when all of it is ready, or returns the failure of one of them.
+  c10::ArrayRef<PendingLeaf> pending_leaves() const {
+    return pending_leaves_;
+  }
+  FailurePtr settle_leaves(Aftermath& aftermath);
+
+  // A storage among the pending ones dies, or gets other contents.
+  void drop(LazyStorageImpl& storage);
+
+  // What kernels teach of strides takes effect when the program has waited for
+  // them, and not when they happen to run: or timing would decide which kernels
+  // are chosen next, and so about last bits. Until this job has run, there may be
+  // something to learn; 0: there is not.
+  Worker::Ticket teaching_job() const {
+    return teaching_job_;
+  }
+  // Learns what the jobs up to this one have taught. Called without the lock.
+  void learn(Worker::Ticket job);
+
+  // The first failure that nobody has seen. Neither it nor what failed before or
+  // after it is then kept any longer.
+  FailurePtr take_failure();
+
+  const Trace& trace() const {
+    return trace_;
+  }
+  uint64_t epoch() const {
+    return epoch_;
+  }
+  // Of the last trace to be cut: whether the worker may compute it, and how many
+  // storages wait for it.
+  bool submitted_overlaps() const {
+    return submitted_overlaps_;
+  }
+  size_t num_submitted() const {
+    return num_submitted_;
+  }
+
+  // ---- free of the lock ----
+  Worker& worker() {
+    return worker_;
+  }
+  // How many ops have been recorded, and how many of them have run, so far.
+  uint64_t recorded() const {
+    return recorded_;
+  }
+  uint64_t completed() const {
+    return completed_;
+  }
+
+ private:
+  using Written = c10::SmallVector<LazyStorageImpl*, 4>;
+
+  // The distinct storages that a call writes, in the order of its operands.
+  static Written written_storages(c10::ArrayRef<TensorArg> args);
+  void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
+  Operand read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath);
+  void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor, Aftermath& aftermath);
+  Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
+  Outputs make_outputs(NodeId node, const SignaturePtr& signature);
+  Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
+  const Schedule& schedule();
+  Job take_job();
+  void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
+  void keep_failures(const std::vector<FailurePtr>& failures);
+  void choose_overlap();
+  Worker::Ticket next_ticket() const {
+    return last_ticket_ + 1;
+  }
+
+  DeviceContext& context_;
+  const c10::DeviceIndex device_;
+  const c10::StreamId id_;
+  Trace trace_;
+  std::vector<PendingLeaf> pending_leaves_;
+  uint64_t epoch_;
+  // By creation. Weak references, so that a storage can be revived, or found
+  // dead, while its last owner is letting go of it on another thread.
+  std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
+  CutPolicy cut_policy_;
+  OverlappingWork overlap_;
+  float overlapping_work_ = -1; // what may run on the worker; see overlapping_work()
+  float work_ = 0;              // of the trace's heaviest call
+  Schedule schedule_;
+  uint64_t schedule_version_ = 0; // of the flag
+  Prediction prediction_;
+  bool submitted_overlaps_ = true;
+  size_t num_submitted_ = 0;
+  uint64_t submitted_place_ = 0;
+  Worker::Ticket last_ticket_ = 0;
+  std::atomic<uint64_t> recorded_{0};
+  std::atomic<uint64_t> completed_{0};
+  bool may_teach_ = false; // some signature of the trace is not proven
+  std::atomic<Worker::Ticket> teaching_job_{0};
+  struct StepReport {
+    StepPlans::StepId step;
+    std::vector<float> kernels; // seconds of each call
+    double overhead;            // of the job
+  };
+  std::mutex reports_mutex_;         // held for nothing but the next members
+  std::vector<FailurePtr> failures_; // in the order of execution; some may have been seen
+  std::deque<std::pair<Worker::Ticket, std::vector<Lesson>>> lessons_;
+  std::vector<StepReport> step_reports_;
+  std::atomic<bool> has_lessons_{false}; // whether to look at them
+  std::atomic<bool> has_step_reports_{false};
+  Worker worker_; // the last member: stops before the others go
+};
+
+} // namespace lazyplug

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "backend/ops/call.h"
+
+namespace lazyplug {
+
+// What eager raises when tensors are on different devices.
+[[noreturn]] void raise_two_devices(c10::Device first, c10::Device second);
+
+// Reads the arguments on top of `stack`, or all of them. Raises what eager raises
+// when tensors are on different devices, unless the op has a composite kernel.
+Call read_call(const OpInfo& op, const c10::Stack& stack);
+Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
+} // namespace lazyplug

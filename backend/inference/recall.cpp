@@ -1,0 +1,32 @@
+#include "backend/inference/recall.h"
+
+#include "backend/caches/compile_storms.h"
+#include "backend/caches/signature_cache.h"
+#include "backend/caches/varying_sizes.h"
+
+namespace lazyplug {
+
+std::optional<Inference> recall(const Call& call) {
+  auto found = find_signature(call.key);
+  const bool can_be_recorded = found && *found;
+  if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
+    return Inference{.run_now = "its sizes vary"};
+  }
+  if ((can_be_recorded || !found) && is_storming() && is_in_storm(call)) {
+    return Inference{.run_now = "its program does not repeat"};
+  }
+  return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;
+}
+
+Inference infer(const Call& call, const c10::Stack& stack) {
+  if (auto known = recall(call)) {
+    return std::move(*known);
+  }
+  Inference inference = infer_shapes(call, stack);
+  if (inference.resized.empty() && inference.warnings.empty() && !inference.run_now && !inference.error) {
+    remember(call.key, inference.signature);
+  }
+  return inference;
+}
+
+} // namespace lazyplug

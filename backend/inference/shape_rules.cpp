@@ -1,0 +1,630 @@
+#include "backend/inference/shape_rules.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/ops/_ctc_loss_native.h>
+#include <ATen/ops/roll_native.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+namespace lazyplug {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+at::Tensor make(c10::IntArrayRef sizes, const at::Tensor& like, std::optional<at::ScalarType> dtype = std::nullopt) {
+  return at::empty(sizes, like.options().dtype(dtype.value_or(like.scalar_type())));
+}
+
+at::Tensor contiguous_like(const at::Tensor& tensor) {
+  return make(tensor.sizes(), tensor);
+}
+
+at::Tensor optional_tensor(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+// ---- Elementwise ----
+
+using DtypeRule = at::ScalarType (*)(Arguments);
+
+at::ScalarType first_dtype(Arguments arguments) {
+  return arguments[0].toTensor().scalar_type();
+}
+
+at::ScalarType real_dtype(Arguments arguments) {
+  return c10::toRealValueType(first_dtype(arguments));
+}
+
+at::ScalarType floating_dtype(Arguments arguments) {
+  const auto dtype = first_dtype(arguments);
+  return c10::isIntegralType(dtype, /*includeBool=*/true) ? c10::get_default_dtype_as_scalartype() : dtype;
+}
+
+at::ScalarType inexact_dtype(Arguments arguments) {
+  TORCH_CHECK(!c10::isIntegralType(first_dtype(arguments), /*includeBool=*/true));
+  return first_dtype(arguments);
+}
+
+at::ScalarType inexact_real_dtype(Arguments arguments) {
+  return c10::toRealValueType(inexact_dtype(arguments));
+}
+
+at::ScalarType only_floating_dtype(Arguments arguments) {
+  TORCH_CHECK(c10::isFloatingType(first_dtype(arguments)));
+  return first_dtype(arguments);
+}
+
+at::ScalarType boolean(Arguments /*arguments*/) {
+  return at::kBool;
+}
+
+at::ScalarType dtype_of_choices(Arguments arguments) {
+  return at::result_type(arguments[1].toTensor(), arguments[2].toTensor());
+}
+
+at::ScalarType common_dtype(Arguments arguments) {
+  return at::result_type(arguments[0].toTensor(), arguments[1].toTensor());
+}
+
+at::ScalarType complex_dtype(Arguments arguments) {
+  TORCH_CHECK(first_dtype(arguments) == arguments[1].toTensor().scalar_type());
+  return c10::toComplexType(first_dtype(arguments));
+}
+
+at::Tensor looped(Arguments arguments, at::ScalarType dtype) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false);
+  config.declare_static_dtype_and_device(dtype, at::kMeta);
+  config.add_owned_output(at::Tensor());
+  for (const c10::IValue& value : arguments) {
+    if (value.isTensor() && value.toTensor().is_meta()) { // numbers stay on the CPU
+      config.add_owned_const_input(value.toTensor());
+    }
+  }
+  const at::Tensor output = config.build().output();
+  TORCH_CHECK(output.numel() != 0); // kernels that have nothing to do may not get as far as the loop
+  return output;
+}
+
+// A loop over all tensors together.
+ShapeRule loop(DtypeRule dtype = first_dtype) {
+  return [dtype](Arguments arguments) { return c10::Stack{looped(arguments, dtype(arguments))}; };
+}
+
+c10::Stack looped_twice(Arguments arguments) {
+  return {looped(arguments, first_dtype(arguments)), looped(arguments, first_dtype(arguments))};
+}
+
+// A loss of two tensors of the same sizes, not reduced if the argument says so.
+ShapeRule loss(size_t reduction) {
+  return [reduction](Arguments arguments) {
+    const at::Tensor& input = arguments[0].toTensor();
+    TORCH_CHECK(input.sizes() == arguments[1].toTensor().sizes());
+    const bool is_reduced = arguments[reduction].toInt() != at::Reduction::None;
+    return c10::Stack{is_reduced ? make({}, input) : looped(arguments.slice(0, 2), input.scalar_type())};
+  };
+}
+
+// Results that have the sizes and dtypes of these arguments, and are contiguous.
+ShapeRule like(std::vector<size_t> arguments) {
+  return [indices = std::move(arguments)](Arguments arguments) {
+    c10::Stack results;
+    for (const size_t index : indices) {
+      results.emplace_back(contiguous_like(arguments[index].toTensor()));
+    }
+    return results;
+  };
+}
+
+// Results that lie like these arguments.
+ShapeRule preserve(std::vector<size_t> arguments) {
+  return [indices = std::move(arguments)](Arguments arguments) {
+    c10::Stack results;
+    for (const size_t index : indices) {
+      results.emplace_back(at::empty_like(arguments[index].toTensor()));
+    }
+    return results;
+  };
+}
+
+// ---- Reductions ----
+
+std::vector<int64_t> reduced(const at::Tensor& tensor, const c10::IValue& dims, bool keep) {
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  std::vector<bool> is_reduced(sizes.size(), dims.isNone() || (dims.isIntList() && dims.toListRef().empty()));
+  for (const int64_t dim : dims.isInt()    ? std::vector{dims.toInt()}
+                           : dims.isNone() ? std::vector<int64_t>()
+                                           : dims.toIntVector()) {
+    if (!sizes.empty()) {
+      is_reduced[at::maybe_wrap_dim(dim, tensor.dim())] = true;
+    }
+  }
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (is_reduced[i]) {
+      keep ? void(sizes[i] = 1) : void(sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(i)));
+    }
+  }
+  return sizes;
+}
+
+// Of sums; the last argument may tell another.
+at::ScalarType dtype_of_sum(Arguments arguments) {
+  const auto own = first_dtype(arguments);
+  const auto summed = c10::isIntegralType(own, /*includeBool=*/true) ? at::kLong : own;
+  return arguments.back().toOptional<at::ScalarType>().value_or(summed);
+}
+
+// One number.
+ShapeRule number(DtypeRule dtype = first_dtype) {
+  return [dtype](Arguments arguments) {
+    TORCH_CHECK(arguments[0].toTensor().numel() != 0);
+    return c10::Stack{make({}, arguments[0].toTensor(), dtype(arguments))};
+  };
+}
+
+constexpr size_t kNeverKept = SIZE_MAX;
+
+// As many results as there are dtypes.
+ShapeRule reduce(size_t dims, size_t keep, std::vector<DtypeRule> dtypes) {
+  return [dims, keep, dtypes = std::move(dtypes)](Arguments arguments) {
+    const at::Tensor& input = arguments[0].toTensor();
+    TORCH_CHECK(input.numel() != 0);
+    const auto sizes = reduced(input, arguments[dims], keep != kNeverKept && arguments[keep].toBool());
+    c10::Stack results;
+    for (const DtypeRule dtype : dtypes) {
+      results.emplace_back(make(sizes, input, dtype(arguments)));
+    }
+    return results;
+  };
+}
+
+at::ScalarType index_dtype(Arguments /*arguments*/) {
+  return at::kLong;
+}
+
+// ---- Normalizations ----
+
+// Of the statistics, which are computed like the parameters.
+at::ScalarType parameter_dtype(const at::Tensor& input, const at::Tensor& weight) {
+  return weight.defined() && weight.scalar_type() != input.scalar_type() ? at::kFloat : input.scalar_type();
+}
+
+c10::Stack layer_norm(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto normalized = arguments[1].toIntVector();
+  const at::Tensor weight = optional_tensor(arguments[2]);
+  const at::Tensor bias = optional_tensor(arguments[3]);
+  const auto sizes = input.sizes();
+  TORCH_CHECK(!normalized.empty() && normalized.size() <= sizes.size());
+  const size_t axis = sizes.size() - normalized.size();
+  TORCH_CHECK(sizes.slice(axis) == c10::IntArrayRef(normalized));
+  for (const at::Tensor& parameter : {weight, bias}) {
+    TORCH_CHECK(!parameter.defined() || parameter.sizes() == c10::IntArrayRef(normalized));
+  }
+  auto statistics = sizes.vec();
+  std::fill(statistics.begin() + static_cast<ptrdiff_t>(axis), statistics.end(), 1);
+  const auto dtype = parameter_dtype(input, weight.defined() ? weight : bias);
+  return {contiguous_like(input), make(statistics, input, dtype), make(statistics, input, dtype)};
+}
+
+at::Tensor like_or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? contiguous_like(tensor) : at::Tensor();
+}
+
+c10::Stack layer_norm_backward(Arguments arguments) {
+  return {
+      contiguous_like(arguments[1].toTensor()),
+      like_or_none(optional_tensor(arguments[5])),
+      like_or_none(optional_tensor(arguments[6]))};
+}
+
+c10::Stack group_norm(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor weight = optional_tensor(arguments[1]);
+  const at::Tensor bias = optional_tensor(arguments[2]);
+  const auto dtype = parameter_dtype(input, weight.defined() ? weight : bias);
+  const std::vector<int64_t> statistics{arguments[3].toInt(), arguments[6].toInt()};
+  return {
+      at::empty(input.sizes(), input.options(), input.suggest_memory_format()),
+      make(statistics, input, dtype),
+      make(statistics, input, dtype)};
+}
+
+c10::Stack group_norm_backward(Arguments arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor weight = optional_tensor(arguments[4]);
+  const at::Tensor parameter = make({arguments[6].toInt()}, weight.defined() ? weight : input);
+  return {contiguous_like(input), parameter, at::empty_like(parameter)};
+}
+
+c10::Stack batch_norm_backward(Arguments arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor weight = optional_tensor(arguments[2]);
+  const at::Tensor parameter = make({input.size(1)}, weight.defined() ? weight : input);
+  return {contiguous_like(input), parameter, at::empty_like(parameter)};
+}
+
+c10::Stack weight_norm(Arguments arguments) {
+  const at::Tensor& norm = arguments[1].toTensor();
+  const auto dtype = norm.scalar_type() == at::kBFloat16 ? at::kFloat : norm.scalar_type();
+  return {
+      contiguous_like(arguments[0].toTensor()),
+      at::empty_strided(norm.sizes(), norm.strides(), norm.options().dtype(dtype))};
+}
+
+// ---- Images ----
+
+// `convolution` itself has them all.
+struct Convolution {
+  Convolution(const at::Tensor& input, const at::Tensor& weight, Arguments numbers)
+      : stride(numbers[0].toIntVector()),
+        padding(numbers[1].toIntVector()),
+        dilation(numbers[2].toIntVector()),
+        transposed(numbers[3].toBool()),
+        output_padding(numbers[4].toIntVector()),
+        groups(numbers[5].toInt()) {
+    TORCH_CHECK(input.dim() >= 3 && input.dim() == weight.dim() && input.scalar_type() == weight.scalar_type());
+    const auto spatial = static_cast<size_t>(input.dim() - 2);
+    for (const auto* list : {&stride, &padding, &dilation, &output_padding}) {
+      TORCH_CHECK(list->size() == spatial);
+    }
+  }
+
+  std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) const {
+    namespace native = at::native;
+    return transposed ? native::conv_input_size(
+                            input.sizes(),
+                            weight.sizes(),
+                            padding,
+                            output_padding,
+                            stride,
+                            dilation,
+                            groups)
+                      : native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  }
+
+  std::vector<int64_t> stride;
+  std::vector<int64_t> padding;
+  std::vector<int64_t> dilation;
+  bool transposed;
+  std::vector<int64_t> output_padding;
+  int64_t groups;
+};
+
+c10::Stack convolution(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  const at::Tensor bias = optional_tensor(arguments[2]);
+  const Convolution call(input, weight, arguments.slice(3));
+  const auto sizes = call.output_sizes(input, weight);
+  const bool fits = !bias.defined() || (bias.dim() == 1 && bias.size(0) == sizes[1] && bias.dtype() == input.dtype());
+  TORCH_CHECK(fits && input.numel() != 0 && std::all_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 0; }));
+  return {make(sizes, input)};
+}
+
+c10::Stack convolution_backward(Arguments arguments) {
+  const at::Tensor& gradient = arguments[0].toTensor();
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor& weight = arguments[2].toTensor();
+  TORCH_CHECK(Convolution(input, weight, arguments.slice(4)).output_sizes(input, weight) == gradient.sizes());
+  return {contiguous_like(input), contiguous_like(weight), make({gradient.size(1)}, weight)};
+}
+
+int64_t num_windows(const at::Tensor& image, const Arguments& numbers) {
+  const auto kernel = numbers[0].toIntVector();
+  const auto dilation = numbers[1].toIntVector();
+  const auto padding = numbers[2].toIntVector();
+  const auto stride = numbers[3].toIntVector();
+  int64_t product = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = image.size(image.dim() - 2 + static_cast<int64_t>(i));
+    product *= (size + 2 * padding.at(i) - dilation.at(i) * (kernel.at(i) - 1) - 1) / stride.at(i) + 1;
+  }
+  TORCH_CHECK(product > 0);
+  return product;
+}
+
+c10::Stack windows(Arguments arguments) {
+  const at::Tensor& image = arguments[0].toTensor();
+  TORCH_CHECK(image.dim() == 4 && image.numel() != 0);
+  const int64_t channels = image.size(1) * c10::multiply_integers(arguments[1].toIntVector());
+  return {make({image.size(0), channels, num_windows(image, arguments.slice(1))}, image)};
+}
+
+c10::Stack image_of_windows(Arguments arguments) {
+  const at::Tensor& columns = arguments[0].toTensor();
+  TORCH_CHECK(columns.dim() == 3 && columns.numel() != 0);
+  const auto size = arguments[1].toIntVector();
+  const int64_t kernel = c10::multiply_integers(arguments[2].toIntVector());
+  TORCH_CHECK(size.size() == 2 && columns.size(1) % kernel == 0);
+  const at::Tensor image = make({columns.size(0), columns.size(1) / kernel, size[0], size[1]}, columns);
+  TORCH_CHECK(num_windows(image, arguments.slice(2)) == columns.size(2));
+  return {image};
+}
+
+c10::Stack reflected(Arguments arguments) {
+  const at::Tensor& image = arguments[0].toTensor();
+  const auto padding = arguments[1].toIntVector();
+  TORCH_CHECK(image.dim() == 4 && image.numel() != 0 && padding.size() == 4);
+  auto sizes = image.sizes().vec();
+  for (size_t i = 0; i < 4; ++i) {
+    int64_t& size = sizes[3 - i / 2];
+    TORCH_CHECK(padding[i] >= 0 && padding[i] < image.size(static_cast<int64_t>(3 - i / 2)));
+    size += padding[i];
+  }
+  return {make(sizes, image)};
+}
+
+c10::Stack adaptive_average(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto output = arguments[1].toIntVector();
+  TORCH_CHECK(output.size() == 2 && input.numel() != 0 && (input.dim() == 3 || input.dim() == 4));
+  auto sizes = input.sizes().vec();
+  std::copy(output.begin(), output.end(), sizes.end() - 2);
+  return {at::empty(sizes, input.options(), input.suggest_memory_format())};
+}
+
+c10::Stack adaptive_average_backward(Arguments arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  return {at::empty(input.sizes(), input.options(), input.suggest_memory_format())};
+}
+
+c10::Stack sampled_grid(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& grid = arguments[1].toTensor();
+  TORCH_CHECK(input.dim() == 4 && grid.dim() == 4 && grid.size(3) == 2 && input.size(0) == grid.size(0));
+  TORCH_CHECK(input.dtype() == grid.dtype() && input.numel() != 0);
+  return {make({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input)};
+}
+
+c10::Stack loss_of_images(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& target = arguments[1].toTensor();
+  const at::Tensor weight = optional_tensor(arguments[2]);
+  TORCH_CHECK(input.dim() == 4 && target.dim() == 3 && target.scalar_type() == at::kLong);
+  TORCH_CHECK(target.size(0) == input.size(0) && target.sizes().slice(1) == input.sizes().slice(2));
+  TORCH_CHECK(!weight.defined() || weight.numel() == input.size(1));
+  const bool is_reduced = arguments[3].toInt() != at::Reduction::None;
+  return {is_reduced ? make({}, input) : make(target.sizes(), input), make({}, input)};
+}
+
+c10::Stack ctc_loss(Arguments arguments) {
+  const auto [loss, alpha] = at::native::ctc_loss_meta(
+      arguments[0].toTensor(),
+      arguments[1].toTensor(),
+      arguments[2].toIntVector(),
+      arguments[3].toIntVector(),
+      arguments[4].toInt(),
+      arguments[5].toBool());
+  return {loss, alpha};
+}
+
+// ---- Attention ----
+
+// Computed with the heads next to the channels.
+at::Tensor with_heads_inside(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.dim() == 4);
+  return make({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor).transpose(1, 2);
+}
+
+c10::Stack attention(Arguments arguments) {
+  const at::Tensor& query = arguments[0].toTensor();
+  const auto dtype = c10::isReducedFloatingType(query.scalar_type()) ? at::kFloat : query.scalar_type();
+  return {at::empty_like(query), make({query.size(0), query.size(2), query.size(1)}, query, dtype).transpose(1, 2)};
+}
+
+c10::Stack attention_backward(Arguments arguments) {
+  return {
+      with_heads_inside(arguments[1].toTensor()),
+      with_heads_inside(arguments[2].toTensor()),
+      with_heads_inside(arguments[3].toTensor())};
+}
+
+// ---- Tables and indices ----
+
+c10::Stack selected(Arguments arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& index = arguments[2].toTensor();
+  TORCH_CHECK(input.dim() > 0 && index.dim() == 1 && c10::isIntegralType(index.scalar_type(), /*includeBool=*/false));
+  auto sizes = input.sizes().vec();
+  sizes[at::maybe_wrap_dim(arguments[1].toInt(), input.dim())] = index.numel();
+  return {make(sizes, input)};
+}
+
+c10::Stack taken(Arguments arguments) {
+  const at::Tensor& index = arguments[1].toTensor();
+  TORCH_CHECK(index.scalar_type() == at::kLong && arguments[0].toTensor().numel() != 0);
+  return {make(index.sizes(), arguments[0].toTensor())};
+}
+
+c10::Stack rolled(Arguments arguments) {
+  return {at::native::roll(arguments[0].toTensor(), arguments[1].toIntVector(), arguments[2].toIntVector())};
+}
+
+c10::Stack repeated(Arguments arguments) {
+  const at::Tensor& tile = arguments[0].toTensor();
+  auto sizes = arguments[1].toIntVector();
+  TORCH_CHECK(sizes.size() >= tile.sizes().size());
+  const size_t first = sizes.size() - tile.sizes().size();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    TORCH_CHECK(sizes[i] >= 0);
+    sizes[i] *= i < first ? 1 : tile.sizes()[i - first];
+  }
+  return {make(sizes, tile)};
+}
+
+c10::Stack embedding_gradient(Arguments arguments) {
+  const at::Tensor& gradient = arguments[0].toTensor();
+  return {make({arguments[2].toInt(), gradient.size(-1)}, gradient)};
+}
+
+c10::Stack repeats(Arguments arguments) {
+  const at::Tensor& counts = arguments[0].toTensor();
+  return {make({counts.numel() == 0 ? 0 : arguments[1].toInt()}, counts)};
+}
+
+ShapeRule places_of(size_t values, size_t is_int32) {
+  return [values, is_int32](Arguments arguments) {
+    const auto dtype = arguments[is_int32].toBool() ? at::kInt : at::kLong;
+    return c10::Stack{make(arguments[values].toTensor().sizes(), arguments[values].toTensor(), dtype)};
+  };
+}
+
+c10::Stack drawn(Arguments arguments) {
+  auto sizes = arguments[0].toTensor().sizes().vec();
+  TORCH_CHECK(!sizes.empty());
+  sizes.back() = arguments[1].toInt();
+  return {make(sizes, arguments[0].toTensor(), at::kLong)};
+}
+
+// ---- Writes ----
+
+// The second tensor is broadcast to the first.
+c10::Stack broadcast(Arguments arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  TORCH_CHECK(at::infer_size(self.sizes(), arguments[1].toTensor().sizes()) == self.sizes());
+  return {self};
+}
+
+c10::Stack masked(Arguments arguments) {
+  TORCH_CHECK(arguments[1].toTensor().scalar_type() == at::kBool);
+  return broadcast(arguments);
+}
+
+// Kernels check where they write only when they do.
+c10::Stack written(Arguments arguments) {
+  return {arguments[0]};
+}
+
+c10::Stack nothing(Arguments /*arguments*/) {
+  return {};
+}
+
+c10::Stack product(Arguments arguments) {
+  const at::Tensor& first = arguments[0].toTensor();
+  const at::Tensor& second = arguments[1].toTensor();
+  TORCH_CHECK(first.dim() == 1 && first.sizes() == second.sizes() && first.dtype() == second.dtype());
+  return {make({}, first)};
+}
+
+const std::unordered_map<std::string, ShapeRule>& table() {
+  static const auto* rules = new std::unordered_map<std::string, ShapeRule>{
+      {"aten::relu", loop()},
+      {"aten::abs", loop(real_dtype)},
+      {"aten::angle", loop(only_floating_dtype)},
+      {"aten::logit", loop(floating_dtype)},
+      {"aten::hardtanh", loop()},
+      {"aten::hardtanh_backward", loop()},
+      {"aten::hardswish", loop()},
+      {"aten::hardswish_backward", loop()},
+      {"aten::mish_backward", loop()},
+      {"aten::_prelu_kernel", loop()},
+      {"aten::_prelu_kernel_backward", looped_twice},
+      {"aten::native_dropout_backward", loop(inexact_dtype)},
+      {"aten::nan_to_num", loop()},
+      {"aten::isnan", loop(boolean)},
+      {"aten::logical_not", loop(boolean)},
+      {"aten::logical_and", loop(boolean)},
+      {"aten::logical_or", loop(boolean)},
+      {"aten::logical_xor", loop(boolean)},
+      {"aten::where.self", loop(dtype_of_choices)},
+      {"aten::floor_divide", loop(common_dtype)},
+      {"aten::complex", loop(complex_dtype)},
+      {"aten::polar", loop(complex_dtype)},
+      {"aten::flip", preserve({0})},
+      {"aten::log_sigmoid_forward", like({0, 0})},
+      {"aten::log_sigmoid_backward", preserve({0})},
+      {"aten::glu_backward", like({1})},
+      {"aten::dot", product},
+      // Losses.
+      {"aten::binary_cross_entropy", loss(3)},
+      {"aten::binary_cross_entropy_backward", preserve({1})},
+      {"aten::huber_loss", loss(2)},
+      {"aten::mse_loss_backward", like({1})},
+      {"aten::nll_loss2d_forward", loss_of_images},
+      {"aten::nll_loss2d_backward", preserve({1})},
+      {"aten::_ctc_loss", ctc_loss},
+      {"aten::_ctc_loss_backward", like({1})},
+      // Reductions.
+      {"aten::prod", number(dtype_of_sum)},
+      {"aten::nansum", reduce(1, 2, {dtype_of_sum})},
+      {"aten::max", number()},
+      {"aten::min", number()},
+      {"aten::median", number()},
+      {"aten::nanmedian", number()},
+      {"aten::count_nonzero", reduce(1, kNeverKept, {index_dtype})},
+      {"aten::var.correction", reduce(1, 3, {inexact_real_dtype})},
+      {"aten::std.correction", reduce(1, 3, {inexact_real_dtype})},
+      {"aten::var_mean.correction", reduce(1, 3, {inexact_real_dtype, inexact_dtype})},
+      {"aten::std_mean.correction", reduce(1, 3, {inexact_real_dtype, inexact_dtype})},
+      {"aten::logsumexp", reduce(1, 2, {inexact_dtype})},
+      {"aten::median.dim", reduce(1, 2, {first_dtype, index_dtype})},
+      {"aten::nanmedian.dim", reduce(1, 2, {first_dtype, index_dtype})},
+      {"aten::mode", reduce(1, 2, {first_dtype, index_dtype})},
+      {"aten::kthvalue", reduce(2, 3, {first_dtype, index_dtype})},
+      // Normalizations.
+      {"aten::native_layer_norm", layer_norm},
+      {"aten::native_layer_norm_backward", layer_norm_backward},
+      {"aten::native_group_norm", group_norm},
+      {"aten::native_group_norm_backward", group_norm_backward},
+      {"aten::native_batch_norm_backward", batch_norm_backward},
+      {"aten::_weight_norm_interface", weight_norm},
+      {"aten::_weight_norm_interface_backward", like({1, 2})},
+      // Images.
+      {"aten::convolution", convolution},
+      {"aten::convolution_backward", convolution_backward},
+      {"aten::_adaptive_avg_pool2d", adaptive_average},
+      {"aten::_adaptive_avg_pool2d_backward", adaptive_average_backward},
+      {"aten::im2col", windows},
+      {"aten::col2im", image_of_windows},
+      {"aten::reflection_pad2d", reflected},
+      {"aten::max_pool3d_with_indices_backward", like({1})},
+      {"aten::reflection_pad2d_backward", like({1})},
+      {"aten::replication_pad2d_backward", like({1})},
+      {"aten::grid_sampler_2d", sampled_grid},
+      {"aten::grid_sampler_2d_backward", like({1, 2})},
+      // Attention.
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+      // Tables and indices.
+      {"aten::index_select", selected},
+      {"aten::take", taken},
+      {"aten::roll", rolled},
+      {"aten::repeat", repeated},
+      {"aten::embedding_dense_backward", embedding_gradient},
+      {"aten::repeat_interleave.Tensor", repeats},
+      {"aten::searchsorted.Tensor", places_of(1, 2)},
+      {"aten::bucketize.Tensor", places_of(0, 2)},
+      {"aten::multinomial", drawn},
+      // Writes.
+      {"aten::masked_fill_.Scalar", masked},
+      {"aten::masked_fill_.Tensor", masked},
+      {"aten::copy_", broadcast},
+      {"aten::logical_and_", broadcast},
+      {"aten::logical_or_", broadcast},
+      {"aten::logical_xor_", broadcast},
+      {"aten::index_put_", written},
+      {"aten::_index_put_impl_", written},
+      {"aten::put_", written},
+      {"aten::_amp_foreach_non_finite_check_and_unscale_", nothing},
+      {"aten::_fused_sgd_", nothing},
+      {"aten::_fused_adam_", nothing},
+      {"aten::_fused_adamw_", nothing},
+  };
+  return *rules;
+}
+
+} // namespace
+
+const ShapeRule* shape_rule(const OpInfo& op) {
+  const auto found = table().find(op.name());
+  return found == table().end() ? nullptr : &found->second;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,168 @@
+#include "backend/recording/cpu_tensors.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <typeinfo>
+
+#include "backend/execution/device_context.h"
+#include "backend/ops/non_strided_tensors.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+// A lazy storage over memory that is there already.
+c10::Storage adopt(c10::Storage memory, c10::DeviceIndex device) {
+  return c10::Storage(c10::make_intrusive<LazyStorageImpl>(std::move(memory), DeviceContext::get(device)));
+}
+
+// A tensor on the device whose memory is not ours, such as a wrapped pointer.
+c10::Storage foreign_memory(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.has_storage(),
+      "cannot read the memory of a ",
+      tensor.layout(),
+      " tensor on ",
+      tensor.device());
+  return alias_storage(tensor.storage(), c10::kCPU);
+}
+
+c10::Storage memory_of(const at::Tensor& tensor, bool for_write) {
+  auto* storage = LazyStorageImpl::of(tensor);
+  if (!storage) {
+    return foreign_memory(tensor);
+  }
+  return for_write ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage);
+}
+
+bool is_non_strided(const at::Tensor& tensor) {
+  return non_strided_kind(*tensor.unsafeGetTensorImpl()) != nullptr;
+}
+
+// Null for tensors without one.
+const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+// Nobody but the caller knows the tensor, nor its storage.
+bool is_fresh(const at::Tensor& cpu) {
+  auto* impl = cpu.unsafeGetTensorImpl();
+  return cpu.use_count() == 1 && impl->unsafe_storage().use_count() == 1 && typeid(*impl) == typeid(c10::TensorImpl) &&
+         !impl->autograd_meta() && !impl->pyobj_slot()->load_pyobj();
+}
+
+// The same tensor, moved to the device: cheaper than another one.
+at::Tensor move_to_device(at::Tensor cpu, c10::DeviceIndex device) {
+  auto* impl = cpu.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(adopt(impl->storage(), device));
+  impl->_change_backend_component_keys(impl->device());
+  return cpu;
+}
+
+} // namespace
+
+at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
+  return make_cpu_tensor(memory_of(tensor, for_write), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
+at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
+  return make_lazy_tensor(adopt(tensor.storage(), device), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
+// ---- in ----
+
+at::Tensor CpuTensors::to_cpu(at::Tensor tensor, bool written) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  const bool is_ours = tensor.device().type() == kLazyDevice;
+  const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy.is_same(tensor); });
+  if (!pair) {
+    at::Tensor cpu = is_ours ? convert_to_cpu(tensor, written || may_write_) : tensor;
+    pair = &tensors_.emplace_back(std::move(tensor), std::move(cpu));
+  }
+  if (written && is_ours) {
+    written_.push_back(*pair);
+  }
+  return pair->cpu;
+}
+
+at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor, bool for_write) {
+  const auto convert = [&](const at::Tensor& part) {
+    at::Tensor cpu = cpu_alias(part, for_write);
+    storages_.push_back({part.storage(), cpu.storage()});
+    return cpu;
+  };
+  at::Tensor cpu = is_non_strided(tensor) ? convert_non_strided(tensor, convert)
+                   : may_write_           ? convert(tensor)
+                                          : cpu_alias(tensor, for_write);
+  if (tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type())) {
+    // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
+    // gradients makes a tensor of bools require them, too.)
+    cpu.unsafeGetTensorImpl()->set_requires_grad(true);
+  }
+  return cpu;
+}
+
+// ---- out ----
+
+void CpuTensors::update_written() {
+  for (const TensorPair& pair : written_) {
+    update(pair.lazy, pair.cpu);
+  }
+}
+
+void CpuTensors::update(const at::Tensor& lazy, const at::Tensor& cpu) {
+  if (is_non_strided(lazy)) {
+    return assign_non_strided(lazy, cpu, [this](const at::Tensor& part) { return strided_to_lazy(part); });
+  }
+  c10::Storage storage = lazy_storage(cpu);
+  auto* impl = LazyStorageImpl::of(storage);
+  if (impl && storage.data() != cpu.storage().data()) {
+    DeviceContext::refresh(*impl, cpu.storage());
+  }
+  auto* tensor = lazy.unsafeGetTensorImpl();
+  if (!lazy.storage().is_alias_of(storage)) {
+    tensor->set_storage_keep_dtype(std::move(storage));
+  }
+  if (!Geometry::of(*cpu.unsafeGetTensorImpl()).matches(*tensor)) {
+    tensor->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  }
+}
+
+at::Tensor CpuTensors::to_lazy(at::Tensor tensor) {
+  if (!tensor.defined() || !tensor.is_cpu()) {
+    return tensor;
+  }
+  if (const TensorPair* pair = find([&](const TensorPair& known) { return known.cpu.is_same(tensor); })) {
+    return pair->lazy;
+  }
+  if (is_non_strided(tensor)) {
+    return convert_non_strided(tensor, [this](const at::Tensor& part) { return strided_to_lazy(part); });
+  }
+  return is_fresh(tensor) ? move_to_device(std::move(tensor), device_) : strided_to_lazy(tensor);
+}
+
+at::Tensor CpuTensors::strided_to_lazy(const at::Tensor& cpu) {
+  return make_lazy_tensor(lazy_storage(cpu), Geometry::of(*cpu.unsafeGetTensorImpl()));
+}
+
+// The lazy storage that stands for a CPU tensor's: an argument's, or a new one.
+c10::Storage CpuTensors::lazy_storage(const at::Tensor& cpu) {
+  const auto* storage = storage_impl(cpu);
+  for (const StoragePair& pair : storages_) {
+    if (pair.cpu.unsafeGetStorageImpl() == storage) {
+      return pair.lazy;
+    }
+  }
+  const auto shares = [&](const TensorPair& pair) {
+    return storage_impl(pair.cpu) == storage && !pair.lazy.is_same(pair.cpu);
+  };
+  const TensorPair* argument = may_write_ ? nullptr : find(shares);
+  c10::Storage lazy = argument ? argument->lazy.storage() : adopt(cpu.storage(), device_);
+  storages_.push_back({lazy, cpu.storage()});
+  return lazy;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/execution/lazy_storage.h"
+
+namespace lazyplug {
+
+// A CPU tensor over the memory of a lazy one, which is made available first.
+// If the memory is to be written, pending work that reads it runs first.
+at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);
+
+// A lazy tensor over the memory of a strided CPU tensor that nobody else holds.
+at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device);
+
+// The tensors of one call that runs on the CPU: lazy ones go in, and what comes
+// out is lazy again. Tensors and storages that are the same on one side are the
+// same on the other, so writes, views and arguments that are returned need no
+// copies.
+class CpuTensors {
+ public:
+  // `may_write`: the op may write a tensor or change what it is.
+  CpuTensors(c10::DeviceIndex device, bool may_write) : device_(device), may_write_(may_write) {}
+
+  // The CPU tensor that stands for an argument: itself if it is not lazy.
+  at::Tensor to_cpu(at::Tensor tensor, bool written);
+  // After the call: the op may have resized what it has written, or its storage,
+  // or given it another one.
+  void update_written();
+  // A result of the op: an argument, a view of one, or a new tensor.
+  at::Tensor to_lazy(at::Tensor tensor);
+
+ private:
+  struct TensorPair {
+    at::Tensor lazy;
+    at::Tensor cpu;
+  };
+  // Both are held: an op may let go of a part of a tensor, and another storage
+  // take its address.
+  struct StoragePair {
+    c10::Storage lazy;
+    c10::Storage cpu;
+  };
+
+  template <typename Predicate>
+  const TensorPair* find(const Predicate& predicate) const {
+    const auto found = std::find_if(tensors_.begin(), tensors_.end(), predicate);
+    return found == tensors_.end() ? nullptr : found;
+  }
+  at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write);
+  at::Tensor strided_to_lazy(const at::Tensor& cpu);
+  c10::Storage lazy_storage(const at::Tensor& cpu);
+  void update(const at::Tensor& lazy, const at::Tensor& cpu);
+
+  const c10::DeviceIndex device_;
+  const bool may_write_;
+  // The arguments. Ops treat a tensor that is passed twice in its own way.
+  c10::SmallVector<TensorPair, 4> tensors_;
+  std::vector<TensorPair> written_;
+  // Of parts of arguments, of arguments that may change, and of results.
+  c10::SmallVector<StoragePair, 4> storages_;
+};
+
+} // namespace lazyplug

@@ -1,0 +1,193 @@
+#include "backend/recording/fallback.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "backend/diagnostics/journal.h"
+#include "backend/diagnostics/python_hooks.h"
+#include "backend/diagnostics/sync_cause.h"
+#include "backend/diagnostics/sync_debug.h"
+#include "common/config.h"
+#include "common/fork_safe_mutex.h"
+#include "common/logging.h"
+#include "common/metrics.h"
+#include "device/generator.h"
+#include "device/runtime.h"
+#include "lowering/runtime_ops.h"
+
+namespace lazyplug {
+namespace {
+
+// One run of an op on the CPU: lazy arguments in, lazy results out.
+class CpuCall {
+ public:
+  CpuCall(const OpInfo& op, c10::Stack* stack)
+      : op_(op), stack_(stack), device_(find_device()), tensors_(device_, op.writes()) {}
+
+  void run() {
+    const size_t first = stack_->size() - op_.num_args();
+    for (size_t i = 0; i < op_.num_args(); ++i) {
+      auto& argument = (*stack_)[first + i];
+      const bool written = op_.args()[i].written || op_.hidden_write(i);
+      argument = to_cpu(op_.args()[i].kind, std::move(argument), written);
+    }
+    {
+      const CpuKernelScope scope(op_, device_);
+      op_.handle().callBoxed(stack_);
+    }
+    tensors_.update_written();
+    for (size_t i = stack_->size() - op_.num_returns(); !result_elsewhere_ && i < stack_->size(); ++i) {
+      (*stack_)[i] = to_lazy(std::move((*stack_)[i]));
+    }
+  }
+
+ private:
+  // Where the lazy arguments are. Notes whether a device argument asks for a
+  // result elsewhere.
+  c10::DeviceIndex find_device() {
+    std::optional<c10::DeviceIndex> found;
+    const auto note = [&](c10::Device device) {
+      if (!found && device.type() == kLazyDevice) {
+        found = resolve_device_index(device.index());
+      }
+    };
+    const auto note_tensor = [&](const c10::IValue& value) {
+      if (value.isTensor() && value.toTensor().defined()) {
+        note(value.toTensor().device());
+      }
+    };
+    for (const c10::IValue& value : torch::jit::last(*stack_, op_.num_args())) {
+      if (value.isTensorList()) {
+        const auto elements = value.toListRef();
+        std::for_each(elements.begin(), elements.end(), note_tensor);
+      } else if (value.isDevice()) {
+        note(value.toDevice());
+        result_elsewhere_ |= value.toDevice().type() != kLazyDevice;
+      } else {
+        note_tensor(value);
+      }
+    }
+    return found.value_or(current_device());
+  }
+
+  c10::IValue to_cpu(ArgKind kind, c10::IValue value, bool written) {
+    if (value.isTensor()) {
+      return tensors_.to_cpu(std::move(value).toTensor(), written);
+    }
+    if (kind == ArgKind::kTensorList && value.isList()) {
+      return list_to_cpu(value, written);
+    }
+    if (value.isDevice() && value.toDevice().type() == kLazyDevice) {
+      return c10::Device(c10::kCPU);
+    }
+    if (kind == ArgKind::kGenerator && op_.random()) {
+      return seeded_generator(static_cast<int64_t>(next_seed(value.toOptional<at::Generator>(), device_)));
+    }
+    return value;
+  }
+
+  c10::IValue list_to_cpu(const c10::IValue& value, bool written) {
+    c10::impl::GenericList list(value.toList().elementType());
+    for (const c10::IValue& element : value.toListRef()) {
+      list.push_back(to_cpu(ArgKind::kTensor, element, written));
+    }
+    return list;
+  }
+
+  c10::IValue to_lazy(c10::IValue value) {
+    if (value.isTensor()) {
+      return tensors_.to_lazy(std::move(value).toTensor());
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        list.push_back(tensors_.to_lazy(tensor));
+      }
+      return list;
+    }
+    return value;
+  }
+
+  const OpInfo& op_;
+  c10::Stack* stack_;
+  bool result_elsewhere_ = false;
+  const c10::DeviceIndex device_;
+  CpuTensors tensors_;
+};
+
+bool first_time(const OpInfo& op) {
+  static ForkSafeMutex mutex;
+  static auto* warned = new std::unordered_set<const OpInfo*>();
+  const ForkSafeLock lock(mutex);
+  return warned->insert(&op).second;
+}
+
+void warn(const OpInfo& op, const char* reason) {
+  if (config().fallback.get() != "warn" || !first_time(op)) {
+    return;
+  }
+  const char* location = current_location();
+  TORCH_WARN(
+      op.name(),
+      " runs on the CPU at once instead of being recorded: ",
+      reason,
+      location ? std::string(" (at ") + location + ")" : "");
+}
+
+void refuse(const OpInfo& op, const char* reason) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      config().fallback.get() != "error",
+      op.name(),
+      " cannot be recorded: ",
+      reason,
+      ". It would run on the CPU, which the setting fallback=error forbids.");
+}
+
+// The device has made the call, though it is no node.
+void count_at_once(const OpInfo& op) {
+  static Counter& runs = counter("RunAtOnce");
+  runs.add();
+  op.calls().add();
+}
+
+} // namespace
+
+void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
+  static Counter& total = counter("FallbackTotal");
+  const bool forced = std::string_view(reason) == "forced";
+  if (!forced) {
+    refuse(op, reason);
+  }
+  note_sync(c10::str(op.name(), " on the CPU"));
+  const SyncCause cause("fallback");
+  CpuCall(op, stack).run();
+  total.add();
+  counter(op.base_name()).add();
+  log_debug(op.name(), " ran on the CPU: ", reason);
+  if (config().debug.get()) {
+    add_to_journal(JournalKind::kFallback, op.name(), reason, current_location());
+  }
+  if (!forced) {
+    warn(op, reason);
+  }
+}
+
+void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
+  const SyncCause cause(reason);
+  CpuCall(op, stack).run();
+  count_at_once(op);
+}
+
+at::Tensor run_at_once(
+    const OpInfo& op,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::function_ref<at::Tensor(CpuTensors&)> run) {
+  const SyncCause cause(reason);
+  CpuTensors tensors(device, /*may_write=*/false);
+  at::Tensor result = tensors.to_lazy(run(tensors));
+  count_at_once(op);
+  return result;
+}
+
+} // namespace lazyplug

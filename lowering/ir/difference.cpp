@@ -1,0 +1,188 @@
+#include "lowering/ir/difference.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+namespace lazyplug {
+namespace {
+
+using Kind = Difference::Kind;
+using Found = std::optional<Difference>;
+
+std::string describe(const c10::IValue& constant) {
+  std::ostringstream out;
+  out << constant;
+  return out.str();
+}
+
+std::string describe(Value value) {
+  if (!value.defined()) {
+    return "None";
+  }
+  return "%" + std::to_string(value.node) + (value.output ? "." + std::to_string(value.output) : "");
+}
+
+std::string describe(const Geometry* geometry) {
+  return geometry ? to_string(*geometry) : "the whole";
+}
+
+const char* name(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kDeviceData:
+      return "device_data";
+    case NodeKind::kEmpty:
+      return "empty";
+    case NodeKind::kCall:
+      break;
+  }
+  return node.signature->op->name().c_str();
+}
+
+bool same_op(const Node& node, const Node& older) {
+  return node.kind == older.kind && (node.kind != NodeKind::kCall || node.signature->op == older.signature->op);
+}
+
+Difference differs(Kind kind, NodeId id, const std::string& subject, const std::string& now, const std::string& then) {
+  return {kind, id, subject + " is " + now + ", was " + then};
+}
+
+Found compare_layouts(
+    NodeId id,
+    const char* subject,
+    const std::vector<Geometry>& now,
+    const std::vector<Geometry>& then) {
+  for (size_t i = 0; i < std::min(now.size(), then.size()); ++i) {
+    if (!(now[i] == then[i])) {
+      return differs(Kind::kShape, id, subject + std::to_string(i), to_string(now[i]), to_string(then[i]));
+    }
+  }
+  return std::nullopt;
+}
+
+Found compare_arguments(NodeId id, const Signature& now, const Signature& then) {
+  for (size_t i = 0; i < now.args.size(); ++i) {
+    const auto& a = now.args[i];
+    const auto& b = then.args[i];
+    const std::string subject = "argument '" + now.op->args()[i].name + "'";
+    if (a.kind == ArgBinding::Kind::kConstant && b.kind == ArgBinding::Kind::kConstant) {
+      if (describe(a.constant) != describe(b.constant)) {
+        return differs(Kind::kConstant, id, subject, describe(a.constant), describe(b.constant));
+      }
+    } else if (a.kind != b.kind || a.count != b.count) {
+      return Difference{Kind::kConstant, id, subject + " is of another kind"};
+    }
+  }
+  return std::nullopt;
+}
+
+Found compare_signatures(NodeId id, const Signature& now, const Signature& then) {
+  if (now.hash == then.hash) {
+    return std::nullopt;
+  }
+  if (Found found = compare_arguments(id, now, then)) {
+    return found;
+  }
+  if (Found found = compare_layouts(id, "operand ", now.operands, then.operands)) {
+    return found;
+  }
+  if (Found found = compare_layouts(id, "result ", now.outputs, then.outputs)) {
+    return found;
+  }
+  return Difference{Kind::kConstant, id, "a number is of another type, or arguments share memory in another way"};
+}
+
+bool same_view(const Geometry* a, const Geometry* b) {
+  return a == b || (a && b && *a == *b);
+}
+
+Found compare_operands(NodeId id, c10::ArrayRef<Operand> now, c10::ArrayRef<Operand> then) {
+  for (size_t i = 0; i < now.size(); ++i) {
+    const std::string subject = "operand " + std::to_string(i);
+    if (!(now[i].value == then[i].value)) {
+      return differs(Kind::kOperand, id, subject, describe(now[i].value), describe(then[i].value));
+    }
+    if (!same_view(now[i].view, then[i].view)) {
+      return differs(Kind::kShape, id, "the view of " + subject, describe(now[i].view), describe(then[i].view));
+    }
+  }
+  return std::nullopt;
+}
+
+Found compare(const Trace& trace, const Trace& older, NodeId id) {
+  const Node& now = trace.node(id);
+  const Node& then = older.node(id);
+  if (!same_op(now, then)) {
+    return differs(Kind::kOp, id, "the op", name(now), name(then));
+  }
+  if (now.kind != NodeKind::kCall) {
+    return *now.layout == *then.layout
+               ? std::nullopt
+               : Found(differs(Kind::kShape, id, "the layout", to_string(*now.layout), to_string(*then.layout)));
+  }
+  if (Found found = compare_signatures(id, *now.signature, *then.signature)) {
+    return found;
+  }
+  return compare_operands(id, trace.operands(now), older.operands(then));
+}
+
+std::string list(c10::ArrayRef<Value> roots) {
+  std::string text;
+  for (Value root : roots) {
+    text += (text.empty() ? "" : ", ") + describe(root);
+  }
+  return "[" + text + "]";
+}
+
+} // namespace
+
+const char* to_string(Kind kind) {
+  switch (kind) {
+    case Kind::kOp:
+      return "op";
+    case Kind::kShape:
+      return "shape";
+    case Kind::kConstant:
+      return "constant";
+    case Kind::kOperand:
+      return "operand";
+    case Kind::kResults:
+      break;
+  }
+  return "results";
+}
+
+Difference
+first_difference(const Trace& trace, c10::ArrayRef<Value> roots, const Trace& older, c10::ArrayRef<Value> older_roots) {
+  const auto common = static_cast<NodeId>(std::min(trace.size(), older.size()));
+  for (NodeId id = 0; id < common; ++id) {
+    if (Found found = compare(trace, older, id)) {
+      return *found;
+    }
+  }
+  if (trace.size() != older.size()) {
+    return differs(
+        Kind::kOp,
+        common,
+        "the number of nodes",
+        std::to_string(trace.size()),
+        std::to_string(older.size()));
+  }
+  return differs(Kind::kResults, common, "the list of results", list(roots), list(older_roots));
+}
+
+size_t similarity(const Trace& trace, const Trace& other) {
+  size_t score = 0;
+  bool identical = true;
+  for (NodeId id = 0; id < std::min(trace.size(), other.size()); ++id) {
+    const Node& a = trace.node(id);
+    const Node& b = other.node(id);
+    score += same_op(a, b);
+    identical = identical && same_op(a, b) &&
+                (a.kind == NodeKind::kCall ? a.signature->hash == b.signature->hash : *a.layout == *b.layout);
+    score += identical;
+  }
+  return score;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,150 @@
+#include "lowering/ir/geometry.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+namespace lazyplug {
+namespace {
+
+// For so few values, calling memcmp() costs more than comparing.
+bool same_values(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace
+
+Geometry Geometry::of(const c10::TensorImpl& tensor) {
+  Geometry geometry;
+  geometry.dtype = c10::typeMetaToScalarType(tensor.dtype());
+  geometry.conj = tensor.is_conj();
+  geometry.neg = tensor.is_neg();
+  geometry.wrapped_number = tensor.is_wrapped_number();
+  geometry.offset = tensor.storage_offset();
+  geometry.sizes = tensor.sizes();
+  geometry.strides = tensor.strides();
+  return geometry;
+}
+
+Geometry Geometry::contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes) {
+  Geometry geometry;
+  geometry.dtype = dtype;
+  geometry.sizes = sizes;
+  geometry.strides.resize(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    geometry.strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  return geometry;
+}
+
+Geometry Geometry::of_storage(const c10::TensorImpl& tensor, size_t nbytes) {
+  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+  const size_t itemsize = c10::elementSize(dtype);
+  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
+      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
+    Geometry layout = of(tensor);
+    layout.conj = layout.neg = layout.wrapped_number = false;
+    return layout;
+  }
+  const bool divisible = nbytes % itemsize == 0;
+  return contiguous(
+      divisible ? dtype : c10::ScalarType::Byte,
+      {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
+}
+
+int64_t Geometry::numel() const {
+  return c10::multiply_integers(sizes);
+}
+
+size_t Geometry::extent_bytes() const {
+  return at::detail::computeStorageNbytes(sizes, strides, itemsize(), offset);
+}
+
+bool Geometry::is_dense() const {
+  c10::SmallVector<size_t, 8> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a] != strides[b] ? strides[a] < strides[b] : sizes[a] < sizes[b];
+  });
+  int64_t expected = 1;
+  for (size_t dim : order) {
+    if (sizes[dim] == 0) {
+      return true;
+    }
+    if (sizes[dim] == 1) {
+      continue;
+    }
+    if (strides[dim] != expected) {
+      return false;
+    }
+    expected *= sizes[dim];
+  }
+  return true;
+}
+
+bool Geometry::same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides) const {
+  if (other_sizes != c10::IntArrayRef(sizes)) {
+    return false;
+  }
+  if (other_strides == c10::IntArrayRef(strides) || numel() == 0) {
+    return true;
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != 1 && strides[i] != other_strides[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Geometry::matches(const c10::TensorImpl& tensor) const {
+  return tensor.storage_offset() == offset && matches_apart_from_offset(tensor);
+}
+
+bool Geometry::matches_apart_from_offset(const c10::TensorImpl& tensor) const {
+  return same_values(tensor.sizes(), sizes) && same_values(tensor.strides(), strides) &&
+         c10::typeMetaToScalarType(tensor.dtype()) == dtype && tensor.is_conj() == conj && tensor.is_neg() == neg &&
+         tensor.is_wrapped_number() == wrapped_number;
+}
+
+bool Geometry::operator==(const Geometry& other) const {
+  return dtype == other.dtype && conj == other.conj && neg == other.neg && wrapped_number == other.wrapped_number &&
+         offset == other.offset && sizes == other.sizes && strides == other.strides;
+}
+
+Hash128 hash_combine(Hash128 seed, const Geometry& geometry) {
+  const uint64_t head = static_cast<uint64_t>(geometry.dtype) | static_cast<uint64_t>(geometry.conj) << 8 |
+                        static_cast<uint64_t>(geometry.neg) << 9 |
+                        static_cast<uint64_t>(geometry.wrapped_number) << 10 |
+                        static_cast<uint64_t>(geometry.sizes.size()) << 16;
+  seed = hash_combine(seed, head);
+  seed = hash_combine(seed, static_cast<uint64_t>(geometry.offset));
+  seed = hash_words(geometry.sizes.data(), geometry.sizes.size(), seed);
+  return hash_words(geometry.strides.data(), geometry.strides.size(), seed);
+}
+
+std::string to_string(const Geometry& geometry) {
+  std::ostringstream out;
+  out << c10::toString(geometry.dtype) << c10::IntArrayRef(geometry.sizes)
+      << " strides=" << c10::IntArrayRef(geometry.strides);
+  if (geometry.offset != 0) {
+    out << " offset=" << geometry.offset;
+  }
+  out << (geometry.conj ? " conj" : "") << (geometry.neg ? " neg" : "") << (geometry.wrapped_number ? " number" : "");
+  return out.str();
+}
+
+} // namespace lazyplug

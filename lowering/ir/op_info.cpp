@@ -1,0 +1,180 @@
+#include "lowering/ir/op_info.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+
+namespace lazyplug {
+namespace {
+
+c10::TypePtr strip_optional(const c10::TypePtr& type) {
+  if (auto optional = type->cast<c10::OptionalType>()) {
+    return optional->getElementType();
+  }
+  return type;
+}
+
+ArgKind list_kind(const c10::TypePtr& type) {
+  const auto element = strip_optional(type->expectRef<c10::ListType>().getElementType());
+  return element->kind() == c10::TypeKind::TensorType   ? ArgKind::kTensorList
+         : element->kind() == c10::TypeKind::NumberType ? ArgKind::kScalar
+                                                        : ArgKind::kConstant;
+}
+
+bool is_named(const c10::Argument& argument, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), argument.name()) != names.end();
+}
+
+ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
+  const auto type = strip_optional(argument.real_type());
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+      return ArgKind::kTensor;
+    case c10::TypeKind::ListType:
+      if (list_kind(type) == ArgKind::kScalar && traits.scalars_are_constants) {
+        return ArgKind::kConstant;
+      }
+      return is_named(argument, traits.list_inputs) ? ArgKind::kScalar : list_kind(type);
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType:
+      return traits.scalars_are_constants ? ArgKind::kConstant : ArgKind::kScalar;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::kGenerator;
+    case c10::TypeKind::DeviceObjType:
+      return ArgKind::kDevice;
+    default:
+      return ArgKind::kConstant;
+  }
+}
+
+// Types of which a graph can hold constants, and the tracer compare them.
+bool is_plain(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::OptionalType:
+    case c10::TypeKind::ListType:
+      return std::all_of(type->containedTypes().begin(), type->containedTypes().end(), is_plain);
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::GeneratorType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::MemoryFormatType:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_tensor_or_tensors(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::ListType) {
+    return list_kind(type) == ArgKind::kTensorList;
+  }
+  return type->kind() == c10::TypeKind::TensorType;
+}
+
+// "lazy::add" for "aten::add"
+std::string calls_name(const std::string& base_name) {
+  return "lazy" + base_name.substr(base_name.find("::"));
+}
+
+} // namespace
+
+OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
+    : handle_(std::move(handle)),
+      name_(c10::toString(handle_.operator_name())),
+      base_name_(handle_.operator_name().name),
+      calls_(counter(calls_name(base_name_))) {
+  is_aten_ = base_name().starts_with("aten::");
+  is_foreach_ = base_name().starts_with("aten::_foreach_");
+  infer_on_cpu_ = traits.infer_on_cpu;
+  is_quick_ = traits.is_quick;
+  shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);
+  random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
+  read_arguments(traits);
+  read_returns();
+  judge_traceability(traits);
+}
+
+void OpInfo::call(c10::Stack& stack) const {
+  TORCH_CHECK(!is_retired_.load(), name_, " has been deregistered since this call of it was recorded");
+  handle_.callBoxed(stack);
+}
+
+void OpInfo::read_arguments(const OpTraits& traits) {
+  for (const auto& argument : handle_.schema().arguments()) {
+    const auto* alias = argument.alias_info();
+    args_.push_back({argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out()});
+    writes_ |= args_.back().written;
+  }
+  hidden_writes_.resize(args_.size());
+  for (const auto& name : traits.hidden_writes) {
+    hidden_writes_[argument_index(name)] = true;
+    writes_ = true;
+  }
+  if (!traits.hidden_writes_if.empty()) {
+    hidden_writes_if_ = argument_index(traits.hidden_writes_if);
+  }
+  if (!traits.cpu_indices.empty()) {
+    cpu_indices_ = argument_index(traits.cpu_indices);
+  }
+  if (!traits.size_argument.empty()) {
+    size_argument_ = argument_index(traits.size_argument);
+  }
+}
+
+int OpInfo::argument_index(const std::string& name) const {
+  const auto index = handle_.schema().argumentIndexWithName(name);
+  TORCH_INTERNAL_ASSERT(index, "no argument '", name, "' in ", handle_.schema());
+  return *index;
+}
+
+void OpInfo::read_returns() {
+  const auto& schema = handle_.schema();
+  for (const auto& result : schema.returns()) {
+    int alias = -1;
+    for (size_t i = 0; result.alias_info() && i < args_.size(); ++i) {
+      const auto* info = schema.arguments()[i].alias_info();
+      if (info && info->beforeSets() == result.alias_info()->beforeSets()) {
+        alias = static_cast<int>(i);
+      }
+    }
+    return_aliases_.push_back(alias);
+  }
+}
+
+void OpInfo::judge_traceability(const OpTraits& traits) {
+  const auto& schema = handle_.schema();
+  not_traceable_because_ = traits.not_traceable_because;
+  if (schema.is_vararg() || schema.is_varret()) {
+    not_traceable_because_ = "variadic schema";
+  }
+  if (schema.returns().empty() && !writes_) {
+    not_traceable_because_ = "has no result";
+  }
+  for (const auto& argument : schema.arguments()) {
+    if (!is_plain(argument.real_type())) {
+      not_traceable_because_ = "argument of type " + argument.type()->str();
+    }
+  }
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    const auto& result = schema.returns()[i];
+    if (!is_tensor_or_tensors(result.type())) {
+      not_traceable_because_ = "returns " + result.type()->str();
+    } else if (result.alias_info() && (return_aliases_[i] < 0 || !result.alias_info()->isWrite())) {
+      not_traceable_because_ = "returns a view";
+    }
+  }
+  depends_on_data_ =
+      (shape_may_depend_on_data_ && !traits.shape_may_be_static) || handle_.hasTag(at::Tag::data_dependent_output);
+  if (depends_on_data_) {
+    not_traceable_because_ = "output depends on data";
+  }
+}
+
+} // namespace lazyplug

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/metrics.h"
+
+namespace lazyplug {
+
+// What an argument is to the tracer.
+enum class ArgKind : uint8_t {
+  kTensor,     // Tensor or Tensor?
+  kTensorList, // Tensor[] or Tensor?[]
+  kScalar,     // number, number?, number[], float or float?, and what traits name: may change from call to call
+  kGenerator,  // Generator?
+  kDevice,     // Device or Device?
+  kConstant,   // anything else: part of the operation's identity
+};
+
+struct ArgInfo {
+  std::string name;
+  ArgKind kind;
+  bool written; // the schema says that the call writes it
+  bool out;     // an out= argument, which the call may resize
+};
+
+// Facts about an op that its schema does not tell. Rows of such facts stand in
+// backend/ops/op_traits.cpp, each with its reason.
+struct OpTraits {
+  // Scalars decide the output's shape, so they are constants.
+  bool scalars_are_constants = false;
+  // Lists of integers that change from call to call, as numbers do. They decide
+  // about shapes.
+  std::vector<std::string> list_inputs = {};
+  // Tagged as having an output whose shape depends on data, but often it does
+  // not: only if there is a mask among the tensors after the first ...
+  bool shape_may_be_static = false;
+  // ... or if this argument is None.
+  std::string size_argument = {};
+  // The Meta kernel promises other shapes or strides than the CPU kernel
+  // returns: run the latter on zeros to learn them.
+  bool infer_on_cpu = false;
+  // ... also if they are large: that takes no longer than to read them.
+  bool is_quick = false;
+  // Arguments that are written although the schema does not say so ...
+  std::vector<std::string> hidden_writes = {};
+  // ... but only if this bool argument is true (empty: always).
+  std::string hidden_writes_if = {};
+  // Index tensors in this argument may live on the CPU.
+  std::string cpu_indices = {};
+  // If not empty: why no trace can hold what the op returns.
+  std::string not_traceable_because = {};
+};
+
+// An operator as the tracer and the lowering see it. Alive as long as the process:
+// refer to it by pointer. An op that is registered anew, perhaps with another
+// schema, is another one.
+class OpInfo {
+ public:
+  OpInfo(c10::OperatorHandle handle, const OpTraits& traits);
+
+  // Not for ops that may have been deregistered, which is possible once a call
+  // has been recorded.
+  const c10::OperatorHandle& handle() const {
+    return handle_;
+  }
+  // Calls the op, or raises if it has been deregistered.
+  void call(c10::Stack& stack) const;
+  // "aten::add.Tensor"
+  const std::string& name() const {
+    return name_;
+  }
+  // "aten::add"
+  const std::string& base_name() const {
+    return base_name_;
+  }
+  const std::vector<ArgInfo>& args() const {
+    return args_;
+  }
+  size_t num_args() const {
+    return args_.size();
+  }
+  size_t num_returns() const {
+    return return_aliases_.size();
+  }
+  // Counts recorded calls, in the metrics as "lazy::add" for all overloads.
+  Counter& calls() const {
+    return calls_;
+  }
+  // One of PyTorch's own.
+  bool is_aten() const {
+    return is_aten_;
+  }
+  // Does the same to each tensor of its lists: recorded as one node, or, where
+  // that is not possible, as the ops that its composite kernel makes of it.
+  bool is_foreach() const {
+    return is_foreach_;
+  }
+  // True if a call may write one of its arguments.
+  bool writes() const {
+    return writes_;
+  }
+  // The bool argument that decides whether hidden writes happen, or -1.
+  int hidden_writes_if() const {
+    return hidden_writes_if_;
+  }
+  bool hidden_write(size_t arg) const {
+    return hidden_writes_.size() > arg && hidden_writes_[arg];
+  }
+  // Draws random numbers from its Generator argument.
+  bool random() const {
+    return random_;
+  }
+  // The output's shape may depend on the values of the arguments.
+  bool shape_may_depend_on_data() const {
+    return shape_may_depend_on_data_;
+  }
+  // The argument that tells the shape, or -1.
+  int size_argument() const {
+    return size_argument_;
+  }
+  // What the op returns depends on data, so that it cannot be traced.
+  bool depends_on_data() const {
+    return depends_on_data_;
+  }
+  bool infer_on_cpu() const {
+    return infer_on_cpu_;
+  }
+  bool is_quick() const {
+    return is_quick_;
+  }
+  // The argument whose tensors may live on the CPU, or -1.
+  int cpu_indices() const {
+    return cpu_indices_;
+  }
+  // For each return, the argument it is an alias of, or -1.
+  const std::vector<int>& return_aliases() const {
+    return return_aliases_;
+  }
+  // False if the op can never be traced: it returns something that is not a
+  // tensor, its output's shape depends on data, or takes arguments that a
+  // graph cannot hold.
+  bool traceable() const {
+    return not_traceable_because_.empty();
+  }
+  const std::string& not_traceable_because() const {
+    return not_traceable_because_;
+  }
+
+  // How often the op has been given other kernels. What kernels said of a call
+  // holds for one version of them.
+  uint32_t kernel_version() const {
+    return kernel_version_.load(std::memory_order_relaxed);
+  }
+  void note_new_kernels() {
+    kernel_version_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // The op is about to be deregistered.
+  void retire() {
+    is_retired_.store(true);
+  }
+
+ private:
+  void read_arguments(const OpTraits& traits);
+  void read_returns();
+  void judge_traceability(const OpTraits& traits);
+  int argument_index(const std::string& name) const;
+
+  c10::OperatorHandle handle_;
+  std::string name_;
+  std::string base_name_;
+  Counter& calls_;
+  std::vector<ArgInfo> args_;
+  std::vector<bool> hidden_writes_;
+  std::vector<int> return_aliases_;
+  int hidden_writes_if_ = -1;
+  int cpu_indices_ = -1;
+  int size_argument_ = -1;
+  bool is_aten_ = false;
+  bool is_foreach_ = false;
+  bool writes_ = false;
+  bool random_ = false;
+  bool infer_on_cpu_ = false;
+  bool is_quick_ = false;
+  bool shape_may_depend_on_data_ = false;
+  bool depends_on_data_ = false;
+  std::atomic<bool> is_retired_{false};
+  std::atomic<uint32_t> kernel_version_{0};
+  std::string not_traceable_because_;
+};
+
+} // namespace lazyplug

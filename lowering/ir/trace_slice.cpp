@@ -1,0 +1,163 @@
+#include "lowering/ir/trace_slice.h"
+
+#include <algorithm>
+
+namespace lazyplug {
+namespace {
+
+// Copies nodes, one after the other, from a trace to another.
+class Copier {
+ public:
+  Copier(const Trace& from, bool with_data) : from_(from), with_data_(with_data), numbers_(from.size()) {}
+
+  void copy(NodeId id) {
+    const Node& node = from_.node(id);
+    switch (node.kind) {
+      case NodeKind::kDeviceData:
+        numbers_[id] = to_.add_device_data(data(node), *node.layout, from_.leaf_info(node.leaf_index)).node;
+        break;
+      case NodeKind::kEmpty:
+        numbers_[id] = to_.add_empty(*node.layout).node;
+        break;
+      case NodeKind::kCall:
+        numbers_[id] = copy_call(node);
+        break;
+    }
+  }
+
+  Value renumbered(Value value) const {
+    return value.defined() ? Value{numbers_[value.node], value.output} : value;
+  }
+
+  Trace result() && {
+    return std::move(to_);
+  }
+
+ private:
+  at::Tensor data(const Node& leaf) const {
+    return with_data_ ? from_.leaves()[leaf.leaf_index] : at::Tensor();
+  }
+
+  NodeId copy_call(const Node& node) {
+    c10::SmallVector<Operand, 8> operands;
+    for (const Operand& operand : from_.operands(node)) {
+      operands.push_back({renumbered(operand.value), copy_view(operand.view)});
+    }
+    views_.clear();
+    const std::vector<c10::IValue> none(node.num_scalars);
+    const auto scalars = with_data_ ? from_.scalars(node) : c10::ArrayRef<c10::IValue>(none);
+    const auto num_written = static_cast<uint32_t>(node.num_outputs - node.signature->outputs.size());
+    return to_.add_call(node.signature, operands, scalars, num_written, node.location);
+  }
+
+  // Operands of one call with one view are one tensor, and stay so.
+  const Geometry* copy_view(const Geometry* view) {
+    if (!view) {
+      return nullptr;
+    }
+    for (const auto& [original, copy] : views_) {
+      if (original == view) {
+        return copy;
+      }
+    }
+    return views_.emplace_back(view, to_.own(*view)).second;
+  }
+
+  const Trace& from_;
+  const bool with_data_;
+  Trace to_;
+  std::vector<NodeId> numbers_;
+  std::vector<std::pair<const Geometry*, const Geometry*>> views_; // of the current call
+};
+
+const OpInfo& alias_op() {
+  static const auto* op = new OpInfo(c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", ""), {});
+  return *op;
+}
+
+SignaturePtr alias_signature(const Geometry& geometry) {
+  auto signature = c10::make_intrusive<Signature>();
+  signature->op = &alias_op();
+  signature->key = signature->hash = hash_combine(hash_bytes("aten::alias"), geometry);
+  signature->args = {{ArgBinding::Kind::kOperand, 0, {}}};
+  signature->returns = {{}};
+  signature->operands = signature->outputs = {geometry};
+  signature->output_bytes = {0};
+  return signature;
+}
+
+// The value that a root's storage held before the trace wrote it.
+Value origin_of(const Trace& trace, Value value) {
+  while (trace.node(value.node).kind == NodeKind::kCall) {
+    const Node& node = trace.node(value.node);
+    const size_t num_fresh = node.signature->outputs.size();
+    if (value.output >= num_fresh) {
+      value = trace.written_values(node)[value.output - num_fresh];
+    } else if (node.signature->op == &alias_op()) {
+      value = trace.operands(node)[0].value;
+    } else {
+      break;
+    }
+  }
+  return value;
+}
+
+bool covers(const Geometry& geometry, const Geometry& layout) {
+  return geometry.offset == 0 && !geometry.has_bits() && geometry.is_dense() &&
+         geometry.extent_bytes() == layout.extent_bytes();
+}
+
+} // namespace
+
+TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values) {
+  Copier copier(trace, /*with_data=*/true);
+  for (NodeId id : post_order(trace, values)) {
+    copier.copy(id);
+  }
+  TraceSlice graph;
+  for (Value value : values) {
+    graph.roots.push_back(copier.renumbered(value));
+  }
+  graph.trace = std::move(copier).result();
+  return graph;
+}
+
+Trace copy_without_data(const Trace& trace) {
+  Copier copier(trace, /*with_data=*/false);
+  for (NodeId id = 0; id < trace.size(); ++id) {
+    copier.copy(id);
+  }
+  return std::move(copier).result();
+}
+
+void add_root(TraceSlice& graph, Value value, const Geometry& geometry) {
+  const bool is_whole = graph.trace.layout(value) == geometry;
+  if (is_whole && std::find(graph.roots.begin(), graph.roots.end(), value) == graph.roots.end()) {
+    graph.roots.push_back(value);
+    return;
+  }
+  const Geometry* view = is_whole ? nullptr : graph.trace.own(geometry);
+  const Operand operand{value, view};
+  graph.roots.push_back({graph.trace.add_call(alias_signature(geometry), operand, {}, 0, nullptr), 0});
+}
+
+std::vector<Geometry> input_geometries(const Trace& trace, c10::ArrayRef<Value> roots) {
+  std::vector<Geometry> geometries;
+  for (const Node& node : trace.nodes()) {
+    if (node.kind == NodeKind::kDeviceData) {
+      geometries.push_back(*node.layout);
+    }
+  }
+  std::vector<bool> decided(geometries.size());
+  for (Value root : roots) {
+    const Geometry& geometry = trace.layout(root);
+    const Node& origin = trace.node(origin_of(trace, root).node);
+    if (origin.kind == NodeKind::kDeviceData && !decided[origin.leaf_index] && covers(geometry, *origin.layout)) {
+      geometries[origin.leaf_index] = geometry;
+      decided[origin.leaf_index] = true;
+    }
+  }
+  return geometries;
+}
+
+} // namespace lazyplug

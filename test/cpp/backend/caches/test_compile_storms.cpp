@@ -1,0 +1,111 @@
+#include "backend/caches/compile_storms.h"
+
+#include "backend/api/cached_run.h"
+#include "test/cpp/backend/backend_test.h"
+
+namespace lazyplug {
+namespace {
+
+class CompileStormsTest : public BackendTest {
+ protected:
+  ~CompileStormsTest() override {
+    clear_graphs();
+  }
+
+  // A step of a program that is another one for each length, and none of whose sizes is new.
+  static void run(int64_t length) {
+    const at::Tensor start = iota({3, 7});
+    at::Tensor x = to_lazy(start);
+    at::Tensor expected = start;
+    for (int64_t i = 0; i < length; ++i) {
+      x = at::cat({x * x, x}).narrow(0, 0, 3) * 0.5;
+      expected = at::cat({expected * expected, expected}).narrow(0, 0, 3) * 0.5;
+    }
+    EXPECT_TRUE(at::allclose(x.cpu(), expected, 0, 0, /*equal_nan=*/true));
+  }
+
+  const ScopedFlag<int64_t> limit_{config().max_unused_graphs, 16};
+};
+
+TEST_F(CompileStormsTest, ProgramThatRepeatsIsNone) {
+  for (int64_t round = 0; round < 3; ++round) {
+    for (int64_t length = 1001; length <= 1012; ++length) {
+      run(length - 1000);
+      run(length - 1000);
+    }
+  }
+  EXPECT_EQ(count("CompileStorm"), 0);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(CompileStormsTest, ProgramThatNeverRepeatsIsSoonCompiledNoMore) {
+  for (int64_t length = 1; length <= 300; ++length) {
+    run(length % 90 + 100 * (length / 90 + 1) % 7 + 1);
+  }
+  EXPECT_GE(count("CompileStorm"), 1);
+  EXPECT_GT(count("RunAtOnce"), 1000);
+  EXPECT_LE(count("Compile"), 40);
+  EXPECT_EQ(count("FallbackTotal"), 0);
+}
+
+TEST_F(CompileStormsTest, IsForgottenWithAllGraphs) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  clear_graphs();
+  EXPECT_FALSE(is_storming());
+  reset_metrics();
+  run(41);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+  EXPECT_EQ(count("CompileStorm"), 0);
+}
+
+TEST_F(CompileStormsTest, ANewGraphNowAndThenIsNone) {
+  for (int64_t length = 1; length <= 24; ++length) {
+    run(length);
+    for (int i = 0; i < 40; ++i) {
+      run(1);
+    }
+  }
+  EXPECT_EQ(count("CompileStorm"), 0);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(CompileStormsTest, IsOverWhenTheProgramRepeatsItself) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  for (int i = 0; i < 12; ++i) {
+    run(41);
+    run(42);
+  }
+  EXPECT_FALSE(is_storming());
+  reset_metrics();
+  run(41);
+  run(42);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(CompileStormsTest, OtherCallsAreRecorded) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  reset_metrics();
+  const at::Tensor x = iota({5});
+  expect_equal(to_lazy(x) + 1, x + 1);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(CompileStormsTest, MayBeSwitchedOff) {
+  const ScopedFlag<int64_t> off(config().max_unused_graphs, 0);
+  const int64_t before = count("CompileStorm");
+  for (int64_t length = 50; length <= 90; ++length) {
+    run(length);
+  }
+  EXPECT_EQ(count("CompileStorm"), before);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,197 @@
+#include "backend/execution/step_plans.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "common/metrics.h"
+
+namespace lazyplug {
+namespace {
+
+constexpr HandOverCosts kCosts{.recording = 5e-6, .job = 5e-6, .wake = 5e-5, .patience = 1e-4};
+
+StepTimes even_step(size_t num_ops, float recording, float kernels) {
+  return {
+      .recording = std::vector<float>(num_ops, recording),
+      .kernels = std::vector<float>(num_ops, kernels),
+  };
+}
+
+TEST(TimeToResult, WholeStepIsRecordedThenComputed) {
+  EXPECT_NEAR(time_to_result(even_step(100, 1e-5, 2e-5), {}, kCosts), 3e-3 + kCosts.job, 1e-7);
+}
+
+TEST(TimeToResult, PiecesAreComputedMeanwhile) {
+  // Half is recorded after 500 us, handed over, and computed from 555 to 1,060 us; the rest follows.
+  const double time = time_to_result(even_step(100, 1e-5, 1e-5), {50}, kCosts);
+  EXPECT_NEAR(time, 1e-3 + 5e-6 + 5e-5 + 5e-6 + 5e-4 + 5e-6, 1e-7);
+}
+
+TEST(BestCuts, AreMadeWhereTheyGain) {
+  const StepTimes step = even_step(400, 1e-5, 1e-5);
+  const auto cuts = best_cuts(step, kCosts);
+  ASSERT_GT(cuts.size(), 1);
+  EXPECT_LT(time_to_result(step, cuts, kCosts), 0.7 * time_to_result(step, {}, kCosts));
+}
+
+TEST(BestCuts, StepThatCannotGainIsNotCut) {
+  EXPECT_TRUE(best_cuts(even_step(10, 2e-6, 1e-6), kCosts).empty()) << "too short";
+  EXPECT_TRUE(best_cuts(even_step(400, 1e-7, 1e-4), kCosts).empty()) << "nothing to hide";
+  EXPECT_TRUE(best_cuts(even_step(400, 1e-4, 1e-7), kCosts).empty()) << "nothing to do meanwhile";
+}
+
+TEST(BestCuts, GoNotBeyondWhatAWorkerMayCompute) {
+  StepTimes step = even_step(400, 1e-5, 1e-5);
+  step.num_overlapping = 200;
+  const auto cuts = best_cuts(step, kCosts);
+  ASSERT_FALSE(cuts.empty());
+  EXPECT_LE(cuts.back(), 200);
+  step.num_overlapping = 0;
+  EXPECT_TRUE(best_cuts(step, kCosts).empty());
+}
+
+// A program of steps of equal ops, with a clock of its own.
+class StepPlansTest : public testing::Test {
+ protected:
+  static constexpr size_t kOps = 300;
+
+  // Records a step, as long as what runs meanwhile makes it; returns its number of cuts.
+  size_t run_step(uint64_t first_op, double cut_gain = 0.3) {
+    size_t cuts = 0;
+    for (size_t i = 0; i < kOps; ++i) {
+      now_ += 1e-5;
+      plans_.note(first_op + i, may_overlap_);
+      cuts += plans_.cuts_here();
+    }
+    const auto timed = plans_.end_step();
+    num_timed_ += timed != 0;
+    now_ += cuts == 0 ? kKernels : kKernels * (1 - cut_gain);
+    if (timed != 0) {
+      plans_.note_kernels(timed, std::vector<float>(kOps, kKernels / kOps), 5e-6);
+    }
+    plans_.note_result();
+    return cuts;
+  }
+  size_t run_steps(size_t count, uint64_t first_op, double cut_gain = 0.3) {
+    size_t cuts = 0;
+    for (size_t i = 0; i < count; ++i) {
+      cuts = run_step(first_op, cut_gain);
+    }
+    return cuts;
+  }
+  static int64_t settled(const char* name) {
+    return counter(name).value();
+  }
+
+  static constexpr double kKernels = 3e-3;
+  // When a step has been timed, and has been on trial.
+  static constexpr size_t kPlanned = StepPlans::kWarmUps + StepPlans::kTimed;
+  static constexpr size_t kSettled = kPlanned + 21;
+  double now_ = 100;
+  bool may_overlap_ = true;
+  size_t num_timed_ = 0;
+  StepPlans plans_{[this] { return now_; }};
+};
+
+TEST_F(StepPlansTest, StepThatComesAgainIsCutAndStaysSoIfItGains) {
+  const int64_t before = settled("StepsCut");
+  EXPECT_EQ(run_steps(kPlanned, 1), 0);
+  const size_t cuts = run_steps(kSettled - kPlanned, 1);
+  EXPECT_GT(cuts, 1);
+  EXPECT_EQ(settled("StepsCut"), before + 1);
+  for (size_t i = 2; i < StepPlans::kRetrials[0]; ++i) {
+    EXPECT_EQ(run_step(1), cuts) << "the same until it is tried again";
+  }
+  run_steps(5'000, 1);
+  EXPECT_EQ(run_step(1), cuts);
+  EXPECT_EQ(settled("StepsCut"), before + 1);
+}
+
+TEST_F(StepPlansTest, CutsThatDoNotGainAreTakenBack) {
+  const int64_t before = settled("StepsKeptWhole");
+  run_steps(kPlanned, 1, /*cut_gain=*/0);
+  EXPECT_GT(run_step(1, /*cut_gain=*/0) + run_step(1, /*cut_gain=*/0), 0) << "on trial";
+  EXPECT_EQ(run_steps(kSettled - kPlanned, 1, /*cut_gain=*/0), 0);
+  EXPECT_EQ(settled("StepsKeptWhole"), before + 1);
+}
+
+TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
+  const int64_t before = settled("StepsReplanned");
+  EXPECT_EQ(run_steps(kSettled, 1, /*cut_gain=*/-1), 0);
+  EXPECT_EQ(run_steps(StepPlans::kRetrials[0] - 2, 1), 0);
+  EXPECT_GT(run_steps(kSettled, 1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before + 1);
+  run_steps(StepPlans::kRetrials[1] + kSettled, 1, /*cut_gain=*/-1);
+  EXPECT_EQ(run_step(1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before + 2);
+}
+
+TEST_F(StepPlansTest, TrialsAreFew) {
+  run_steps(5'000, 1);
+  const int64_t before = settled("StepsReplanned");
+  EXPECT_GT(run_steps(5'000, 1, /*cut_gain=*/-1), 0);
+  EXPECT_EQ(settled("StepsReplanned"), before);
+}
+
+TEST_F(StepPlansTest, AStepThatAnothersCutsLeaveNoChoiceIsSettledAllTheSame) {
+  run_steps(kSettled, 1); // is cut
+  const auto run_longer = [this] {
+    for (size_t i = 0; i < kOps + 1; ++i) {
+      now_ += 1e-5;
+      plans_.note(1 + i, true);
+    }
+    now_ += kKernels;
+    if (const auto timed = plans_.end_step()) {
+      plans_.note_kernels(timed, std::vector<float>(kOps + 1, kKernels / kOps), 5e-6);
+    }
+    plans_.note_result();
+  };
+  const int64_t before = settled("StepsCut") + settled("StepsKeptWhole");
+  for (size_t i = 0; i < 20 * StepPlans::kTrials; ++i) {
+    run_longer();
+  }
+  EXPECT_LE(settled("StepsCut") + settled("StepsKeptWhole"), before + 1);
+}
+
+TEST_F(StepPlansTest, StepsThatTakeTurnsHavePlansOfTheirOwn) {
+  for (size_t i = 0; i < kSettled + 2; ++i) {
+    run_step(1);
+    run_step(1000);
+  }
+  EXPECT_GT(run_step(1), 0);
+  EXPECT_GT(run_step(1000), 0);
+  EXPECT_EQ(run_step(2000), 0);
+}
+
+TEST_F(StepPlansTest, WhatAWorkerMayNotComputeIsNotCut) {
+  may_overlap_ = false;
+  EXPECT_EQ(run_steps(2 * kSettled, 1), 0);
+}
+
+TEST_F(StepPlansTest, DisturbedStepsTeachNothing) {
+  for (size_t i = 0; i < 2 * kSettled; ++i) {
+    plans_.note(1, true);
+    plans_.disturb();
+    EXPECT_EQ(plans_.end_step(), 0);
+  }
+  EXPECT_FALSE(plans_.cuts_here());
+}
+
+TEST_F(StepPlansTest, StepsWithoutEndAreBounded) {
+  for (uint64_t i = 0; i < 2 * StepPlans::kMaxSteps; ++i) {
+    run_steps(2, 10'000 * (i + 1));
+  }
+  EXPECT_LE(num_timed_, StepPlans::kMaxSteps);
+  EXPECT_EQ(run_steps(kSettled, 1), 0) << "further ones are whole";
+}
+
+TEST_F(StepPlansTest, SettledStepsAreTimedNoMore) {
+  run_steps(kSettled + 2, 1);
+  const size_t before = num_timed_;
+  run_steps(50, 1);
+  EXPECT_EQ(num_timed_, before);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,58 @@
+#include "backend/inference/meta_kernels.h"
+
+#include "backend/ops/op_registry.h"
+#include "test/cpp/backend/backend_test.h"
+
+namespace lazyplug {
+namespace {
+
+at::Tensor meta(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
+}
+
+// What is returned, or nothing.
+c10::Stack told(const char* name, const char* overload, c10::Stack arguments) {
+  const size_t before = arguments.size();
+  const bool is_told = call_cpp_meta_kernel(op_info(name, overload), &arguments);
+  EXPECT_TRUE(is_told || arguments.size() == before) << "the stack is as it was";
+  return is_told ? arguments : c10::Stack();
+}
+
+TEST(MetaKernels, StructuredOpsTellShapesAndStrides) {
+  const auto results = told("aten::mm", "", {meta({2, 3}, at::kDouble), meta({3, 5}, at::kDouble)});
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_EQ(results[0].toTensor().sizes(), c10::IntArrayRef({2, 5}));
+  EXPECT_EQ(results[0].toTensor().dtype(), at::kDouble);
+  EXPECT_TRUE(results[0].toTensor().is_meta());
+}
+
+TEST(MetaKernels, StructuredOpsRefuseWhatTheyDo) {
+  EXPECT_THROW(told("aten::add_", "Tensor", {meta({2}), meta({3}), at::Scalar(1)}), c10::Error);
+}
+
+TEST(MetaKernels, WhatIsWrittenIsReturned) {
+  const at::Tensor x = meta({2, 3});
+  const auto results = told("aten::add_", "Tensor", {x, meta({3}), at::Scalar(1)});
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_TRUE(results[0].toTensor().is_same(x));
+}
+
+TEST(MetaKernels, NonStridedOpsAreTakenApart) {
+  const auto results = told("aten::stack", "", {c10::List<at::Tensor>({meta({2, 3}), meta({2, 3})}), int64_t{1}});
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_EQ(results[0].toTensor().sizes(), c10::IntArrayRef({2, 2, 3}));
+}
+
+TEST(MetaKernels, NumbersOfWhatFillsAreChecked) {
+  const at::Tensor x = meta({2, 3});
+  EXPECT_EQ(told("aten::normal_", "", {x, 0.0, 1.0, c10::IValue()}).size(), 1);
+  EXPECT_TRUE(told("aten::normal_", "", {x, 0.0, -1.0, c10::IValue()}).empty()) << "Python may refuse it";
+}
+
+TEST(MetaKernels, DoNotKnowWhatDependsOnData) {
+  EXPECT_TRUE(told("aten::nonzero", "", {meta({3})}).empty());
+  EXPECT_TRUE(told("aten::masked_select", "", {meta({3}), meta({3}, at::kBool)}).empty());
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,110 @@
+#include "lowering/ir/trace_slice.h"
+
+#include "lowering/computation.h"
+#include "lowering/ir/dump.h"
+#include "lowering/ir/verify.h"
+#include "test/cpp/lowering/programs.h"
+
+#include <gtest/gtest.h>
+
+namespace lazyplug {
+namespace {
+
+// Two leaves; a sum, a product that nobody needs, and a write through a view.
+struct Program {
+  Program() {
+    a = trace.add_device_data(at::ones({4}), floats({4}), {7, false});
+    b = trace.add_device_data(at::full({4}, 2.0), floats({4}), {8, true});
+    unneeded = add_mul(trace, {b}, {b}, floats({4}));
+    sum = add_add(trace, {a}, {b}, floats({4}), 0.5);
+    const Operand half = view_of(trace, sum, floats({2}));
+    written = add_add_(trace, half, half, 2);
+  }
+  Trace trace;
+  Value a, b, unneeded, sum, written;
+};
+
+TEST(TraceSlice, HasWhatItsRootsNeedAndNothingElse) {
+  const Program p;
+  const TraceSlice graph = extract(p.trace, p.sum);
+  verify(graph.trace, graph.roots);
+  EXPECT_EQ(
+      to_text(graph.trace, graph.roots),
+      "%0 = device_data(0)  # Float[4] strides=[1]\n"
+      "%1 = device_data(1)  # Float[4] strides=[1]\n"
+      "%2 = aten::add.Tensor(%0, %1, 0.5)  # Float[4] strides=[1]\n"
+      "return %2\n");
+  EXPECT_EQ(graph.trace.all_scalars().size(), 1);
+  EXPECT_TRUE(graph.trace.leaves()[1].is_same(p.trace.leaves()[1]));
+  EXPECT_EQ(graph.trace.leaf_info(0).tensor_id, 7);
+  EXPECT_TRUE(graph.trace.leaf_info(1).read_only);
+}
+
+TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
+  const Program p;
+  Trace alone;
+  const Value a = add_leaf(alone, at::ones({4}));
+  const Value b = add_leaf(alone, at::ones({4}));
+  add_add(alone, {a}, {b}, floats({4}), 0.25);
+  EXPECT_EQ(extract(p.trace, p.sum).trace.hash(), alone.hash());
+}
+
+TEST(TraceSlice, KeepsWritesAndTheIdentityOfOperands) {
+  Program p;
+  TraceSlice graph = extract(p.trace, p.written);
+  verify(graph.trace, graph.roots);
+  const auto operands = graph.trace.operands(graph.trace.node(graph.roots[0].node));
+  EXPECT_EQ(operands[0].view, operands[1].view);
+  const auto outputs =
+      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({6.0F, 6.0F, 2.0F, 2.0F}))) << outputs[0].tensor;
+}
+
+TEST(TraceSlice, CopyWithoutDataIsTheSameProgram) {
+  const Program p;
+  const Trace copy = copy_without_data(p.trace);
+  EXPECT_EQ(copy.hash(), p.trace.hash());
+  EXPECT_EQ(copy.size(), p.trace.size());
+  EXPECT_FALSE(copy.leaves()[0].defined());
+  EXPECT_TRUE(copy.all_scalars()[0].isNone());
+  EXPECT_EQ(copy.leaf_info(0).tensor_id, 7);
+}
+
+TEST(TraceSlice, RootsAreDistinctAndReadThroughViews) {
+  const Program p;
+  TraceSlice graph = extract(p.trace, p.sum);
+  const Value sum = graph.roots[0];
+  graph.roots.clear();
+  Geometry tail = floats({2});
+  tail.offset = 2;
+  for (const Geometry& geometry : {floats({4}), floats({4}), tail}) {
+    add_root(graph, sum, geometry);
+  }
+  verify(graph.trace, graph.roots);
+  EXPECT_EQ(graph.roots[0], sum);
+  EXPECT_EQ(graph.trace.operands(graph.trace.node(graph.roots[1].node))[0].view, nullptr);
+  const auto outputs =
+      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
+  EXPECT_TRUE(outputs[0].tensor.is_alias_of(outputs[1].tensor));
+  EXPECT_EQ(outputs[2].tensor.storage_offset(), 2);
+  EXPECT_TRUE(at::equal(outputs[2].tensor, at::full({2}, 2.0)));
+}
+
+TEST(TraceSlice, InputsLieAsTheFirstRootThatCoversThem) {
+  Trace trace;
+  const Value a = add_leaf(trace, at::ones({2, 2}).t());
+  const Value b = add_leaf(trace, at::ones({4}));
+  const Value written = add_add_(trace, view_of(trace, a, floats({2})), view_of(trace, b, floats({1})));
+  TraceSlice graph = extract(trace, {written, b});
+  const std::vector<Value> values = graph.roots;
+  graph.roots.clear();
+  add_root(graph, values[1], floats({2}));
+  add_root(graph, values[0], floats({2, 2}));
+  add_root(graph, values[0], geometry_of(at::ones({2, 2}).t()));
+  const auto geometries = input_geometries(graph.trace, graph.roots);
+  EXPECT_EQ(geometries[0], floats({2, 2}));
+  EXPECT_EQ(geometries[1], floats({4})) << "no root covers it";
+}
+
+} // namespace
+} // namespace lazyplug
