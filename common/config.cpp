@@ -164,6 +164,11 @@ Config::Config()
           one_of({"silent", "warn", "error"})),
       debug({"debug", "Keep what debug dumps need: Python frames and graph texts.", {"LAZYPLUG_DEBUG"}}, false),
       verify_ir({"verify_ir", "Check every graph before it is lowered.", {"LAZYPLUG_VERIFY_IR"}}, kDebugBuild),
+      verify_torchscript(
+          {"verify_torchscript",
+           "Run every graph on TorchScript's own interpreter, too, read back from its text, and compare the results.",
+           {"LAZYPLUG_VERIFY_TORCHSCRIPT"}},
+          false),
       disabled_passes(
           {"disabled_passes",
            "Passes over graphs that are left out, separated by commas, such as dead_code,identities.",
@@ -291,6 +296,7 @@ std::vector<FlagBase*> Config::flags() {
       &fallback,
       &debug,
       &verify_ir,
+      &verify_torchscript,
       &disabled_passes,
       &dump_dir,
       &launch_blocking,

@@ -144,6 +144,7 @@ struct Config {
   Flag<std::string> fallback;
   Flag<bool> debug;
   Flag<bool> verify_ir;
+  Flag<bool> verify_torchscript;
   Flag<std::string> disabled_passes;
   Flag<std::string> dump_dir;
   Flag<bool> launch_blocking;

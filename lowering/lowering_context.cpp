@@ -1,14 +1,11 @@
 #include "lowering/lowering_context.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "common/config.h"
-#include "lowering/ir/verify.h"
+#include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
-#include "lowering/runtime_ops.h"
-#include "lowering/tile_kernel.h"
 
 namespace lazyplug {
 namespace {
@@ -59,91 +56,38 @@ std::vector<int64_t> ints(const c10::DimVector& dims) {
   return {dims.begin(), dims.end()};
 }
 
-Kernel call_kernel(const GraphNode& node, size_t num_inputs) {
-  const OpInfo& op = node.op();
-  if (!config().verify_ir.get()) {
-    return {[&op](c10::Stack& stack) { op.call(stack); }, num_inputs, &node};
+// The inputs through which a call reads what it writes.
+std::vector<int64_t> written_inputs(const Signature& signature) {
+  std::vector<int64_t> inputs;
+  size_t operand = 0;
+  for (size_t i = 0; i < signature.args.size(); ++i) {
+    const ArgBinding& arg = signature.args[i];
+    const size_t count = arg.kind == ArgBinding::Kind::kOperand       ? 1
+                         : arg.kind == ArgBinding::Kind::kOperandList ? arg.count
+                                                                      : 0;
+    bool is_written = false;
+    for (size_t end = operand + count; operand < end; ++operand) {
+      is_written |= signature.writes_operand(operand);
+    }
+    if (is_written) {
+      inputs.push_back(static_cast<int64_t>(i));
+    }
   }
-  const auto checked = [&op, signature = node.signature()](c10::Stack& stack) {
-    verify_arguments(*signature, stack);
-    op.call(stack);
-  };
-  return {checked, num_inputs, &node};
+  return inputs;
 }
 
-// Which fresh output of the node each return of its op is.
-std::vector<uint32_t> fresh_returns(const Signature& signature) {
-  std::vector<uint32_t> fresh;
-  uint32_t next = 0;
-  for (const ReturnBinding& binding : signature.returns) {
-    const bool is_fresh = binding.kind == ReturnBinding::Kind::kFresh;
-    fresh.push_back(is_fresh ? next : Kernel::kNotFresh);
-    next += is_fresh ? 1 : binding.kind == ReturnBinding::Kind::kFreshList ? binding.index : 0;
-  }
-  return fresh;
-}
+// The runtime's own.
+struct Kinds {
+  const c10::Symbol own = c10::Symbol::fromQualString("lazyplug::own");
+  const c10::Symbol strided_view = c10::Symbol::fromQualString("lazyplug::strided_view");
+  const c10::Symbol empty = c10::Symbol::fromQualString("lazyplug::empty");
+  const c10::Symbol generator = c10::Symbol::fromQualString("lazyplug::generator");
+  const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
+};
 
-Kernel view_kernel(const GraphNode& node, const Geometry& layout, const Geometry& view) {
-  return {
-      [layout, view](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), layout, view); },
-      1,
-      &node};
-}
-
-Kernel own_kernel(const GraphNode& node, const Geometry& layout) {
-  return {
-      [layout](c10::Stack& stack) {
-        // Moved off the stack, or the stack's own reference would forbid
-        // donation.
-        at::Tensor base = std::move(stack.back()).toTensor();
-        stack.back() = own(std::move(base), layout);
-      },
-      1,
-      &node,
-      {},
-      /*hands_on_memory=*/true};
-}
-
-Kernel empty_kernel(const GraphNode& node, const Geometry& layout) {
-  return {[layout](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0, &node};
-}
-
-Kernel generator_kernel(const GraphNode& node) {
-  return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1, &node};
-}
-
-Kernel list_kernel(const GraphNode& node, size_t count, const c10::TypePtr& element) {
-  return {
-      [count, element](c10::Stack& stack) {
-        c10::impl::GenericList list(element);
-        list.reserve(count);
-        for (size_t i = stack.size() - count; i < stack.size(); ++i) {
-          list.push_back(std::move(stack[i]));
-        }
-        stack.resize(stack.size() - count);
-        stack.emplace_back(std::move(list));
-      },
-      count,
-      &node};
-}
-
-Kernel unpack_kernel(const GraphNode& node) {
-  return {
-      [](c10::Stack& stack) {
-        const auto tensors = std::move(stack.back()).toTensorVector();
-        stack.pop_back();
-        stack.insert(stack.end(), tensors.begin(), tensors.end());
-      },
-      1,
-      &node};
-}
-
-// The elements of the list are the fresh outputs of the node from `first` on.
-Kernel unpack_kernel(const GraphNode& node, size_t first, size_t count) {
-  Kernel kernel = unpack_kernel(node);
-  kernel.fresh.resize(count);
-  std::iota(kernel.fresh.begin(), kernel.fresh.end(), static_cast<uint32_t>(first));
-  return kernel;
+const Kinds& kinds() {
+  static const Kinds kinds;
+  return kinds;
 }
 
 } // namespace
@@ -162,7 +106,6 @@ LoweredGraph LoweringContext::lower() && {
       nodes.push_back(&node);
     }
   }
-  lowered_.num_ops = nodes.size();
   const bool may_group = is_pass_enabled("foreach_groups");
   for (size_t i = 0; i < nodes.size();) {
     const size_t num_grouped = may_group ? lower_group(c10::ArrayRef<GraphNode*>(nodes).slice(i)) : 0;
@@ -179,7 +122,8 @@ LoweredGraph LoweringContext::lower() && {
 
 void LoweringContext::add_inputs() {
   for (GraphNode* leaf : graph_.leaves()) {
-    result_of(leaf->output(0)) = lowered_.graph->addInput();
+    const GraphValue value = leaf->output(0);
+    result_of(value) = lowered_.graph->addInput()->setType(type_of(value.layout()));
   }
   for (const c10::IValue& scalar : graph_.scalars()) {
     scalars_.push_back(lowered_.graph->addInput()->setType(scalar_type(scalar)));
@@ -187,28 +131,35 @@ void LoweringContext::add_inputs() {
 }
 
 void LoweringContext::lower_node(GraphNode& node) {
+  origin_ = &node;
   node.is_call() ? lower_call(node) : lower_empty(node);
 }
 
 void LoweringContext::lower_empty(GraphNode& node) {
   const Geometry& layout = node.layout_of(0);
   auto* empty = add_node(
-      "lazyplug::empty",
+      kinds().empty,
       {constant(static_cast<int64_t>(layout.dtype)), constant(ints(layout.sizes)), constant(ints(layout.strides))},
-      1,
-      empty_kernel(node, layout));
-  result_of(node.output(0)) = empty->output();
+      1);
+  result_of(node.output(0)) = empty->output()->setType(type_of(layout));
 }
 
 void LoweringContext::lower_call(GraphNode& node) {
+  const OpInfo& op = node.op();
   const Owned owned = own_written_values(node);
-  const auto inputs = call_inputs(node, owned);
-  Kernel kernel = call_kernel(node, inputs.size());
-  kernel.fresh = fresh_returns(*node.signature());
-  for (const auto& [value, replacement] : owned) {
-    kernel.writes.push_back(replacement);
+  auto* call = add_node(op.symbol(), call_inputs(node, owned), op.num_returns());
+  set_overload(*call, op.overload());
+  set_writes(*call, written_inputs(*node.signature()));
+  set_work(*call, node.signature()->work);
+  const OpInfo*& known = lowered_.ops[{op.symbol(), op.overload()}];
+  TORCH_CHECK(
+      !known || known == &op || !(known->is_retired() || op.is_retired()),
+      op.name(),
+      " has been deregistered since a call of it was recorded");
+  known = &op;
+  if (config().verify_ir.get()) {
+    lowered_.checked.emplace(call, node.signature());
   }
-  auto* call = add_node(node.op().base_name().c_str(), inputs, node.op().num_returns(), std::move(kernel));
   bind_outputs(node, call, owned);
 }
 
@@ -223,6 +174,7 @@ size_t LoweringContext::lower_group(c10::ArrayRef<GraphNode*> nodes) {
 }
 
 void LoweringContext::lower_group(const ForeachGroup& group) {
+  origin_ = group.nodes().front();
   std::vector<uint8_t> given;
   std::vector<uint8_t> fresh;
   for (uint8_t i = 0; i < group.lists().size(); ++i) {
@@ -237,38 +189,39 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
   std::vector<uint8_t> with_memory = given;
   with_memory.insert(with_memory.end(), fresh.begin(), fresh.end());
   const kernels::Program program = group.program(with_memory);
-  Kernel kernel{TileKernel(program, group.num_rows()), 3, group.nodes().front()};
-  auto* tensors = group_tensors(group, given, kernel);
   auto* call = add_node(
-      "lazyplug::tile_program",
-      {tensors,
+      kinds().tile_program,
+      {group_tensors(group, given),
        group_numbers(group, /*lists=*/false),
        group_numbers(group, /*lists=*/true),
        constant(static_cast<int64_t>(group.num_rows())),
        constant(kernels::to_string(program))},
-      1,
-      std::move(kernel));
+      1);
+  std::vector<std::string> ops;
+  for (const GraphNode* node : group.nodes()) {
+    ops.push_back(node->op().name());
+  }
+  set_ops(*call, std::move(ops));
+  set_writes(*call, {0});
   call->output()->setType(c10::ListType::ofTensors());
   bind_fresh(group, fresh, call);
 }
 
 // Those that the group is given, private if it writes them.
-JitValue* LoweringContext::group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists, Kernel& kernel) {
-  const GraphNode& node = *group.nodes().front();
+JitValue* LoweringContext::group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists) {
   std::vector<JitValue*> tensors;
   for (const uint8_t index : lists) {
     const auto& list = group.lists()[index];
     for (size_t row = 0; row < group.num_rows(); ++row) {
       const GraphValue value = list.first[row];
-      JitValue* tensor = list.is_written ? own_value(node, value) : result_of(value);
+      JitValue* tensor = list.is_written ? own_value(value) : result_of(value);
       tensors.push_back(tensor);
       if (list.is_written) {
-        kernel.writes.push_back(tensor);
         result_of(list.last[row]) = tensor;
       }
     }
   }
-  return this->list(node, tensors, c10::TensorType::get());
+  return list(tensors, c10::TensorType::get());
 }
 
 JitValue* LoweringContext::group_numbers(const ForeachGroup& group, bool lists) {
@@ -279,48 +232,44 @@ JitValue* LoweringContext::group_numbers(const ForeachGroup& group, bool lists) 
     }
   }
   const c10::TypePtr number = c10::NumberType::get();
-  return list(*group.nodes().front(), numbers, lists ? c10::TypePtr(c10::ListType::create(number)) : number);
+  return list(numbers, lists ? c10::TypePtr(c10::ListType::create(number)) : number);
 }
 
 void LoweringContext::bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_t> lists, JitNode* call) {
   if (lists.empty()) {
     return;
   }
-  auto* unpack = add_node(
-      "prim::ListUnpack",
-      {call->output()},
-      lists.size() * group.num_rows(),
-      unpack_kernel(*group.nodes().front()));
+  auto* unpack = add_node(torch::jit::prim::ListUnpack, {call->output()}, lists.size() * group.num_rows());
   for (size_t i = 0; i < lists.size(); ++i) {
     const auto& last = group.lists()[lists[i]].last;
     for (size_t row = 0; row < group.num_rows(); ++row) {
-      result_of(last[row]) = unpack->output(i * group.num_rows() + row);
+      auto* result = unpack->output(i * group.num_rows() + row);
+      result_of(last[row]) = result->setType(type_of(last[row].layout()));
     }
   }
 }
 
 JitValue*& LoweringContext::result_of(GraphValue value) {
   auto& results = results_[value.node->place()];
-  results.resize(value.node->num_outputs());
+  if (results.empty()) {
+    results.resize(value.node->num_outputs());
+  }
   return results[value.output];
 }
 
 LoweringContext::Owned LoweringContext::own_written_values(const GraphNode& node) {
   Owned owned;
   for (GraphValue value : node.written_values()) {
-    owned.emplace_back(value, own_value(node, value));
+    owned.emplace_back(value, own_value(value));
   }
   return owned;
 }
 
-JitValue* LoweringContext::own_value(const GraphNode& node, GraphValue value) {
+JitValue* LoweringContext::own_value(GraphValue value) {
   const Geometry& layout = value.layout();
-  auto* own = add_node(
-      "lazyplug::own",
-      {result_of(value), constant(ints(layout.sizes)), constant(ints(layout.strides))},
-      1,
-      own_kernel(node, layout));
-  return own->output();
+  auto* own =
+      add_node(kinds().own, {result_of(value), constant(ints(layout.sizes)), constant(ints(layout.strides))}, 1);
+  return own->output()->setType(type_of(layout));
 }
 
 std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const Owned& owned) {
@@ -343,7 +292,6 @@ std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const
           is_optional |= !node.operand(operand++).value().defined();
         }
         inputs.push_back(list(
-            node,
             elements,
             is_optional ? c10::TypePtr(c10::OptionalType::ofTensor()) : c10::TypePtr(c10::TensorType::get())));
         break;
@@ -352,7 +300,7 @@ std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const
         inputs.push_back(scalars_[node.scalars()[scalar++]]);
         break;
       case ArgBinding::Kind::kGenerator:
-        inputs.push_back(generator(node, scalars_[node.scalars()[scalar++]]));
+        inputs.push_back(generator(scalars_[node.scalars()[scalar++]]));
         break;
     }
   }
@@ -363,12 +311,12 @@ std::vector<JitValue*> LoweringContext::operands(const GraphNode& node, const Ow
   std::vector<JitValue*> operands;
   for (size_t i = 0; i < node.num_operands(); ++i) {
     const GraphUse& use = node.operand(i);
-    operands.push_back(use.same_as() < i ? operands[use.same_as()] : operand(node, use, owned));
+    operands.push_back(use.same_as() < i ? operands[use.same_as()] : operand(use, owned));
   }
   return operands;
 }
 
-JitValue* LoweringContext::operand(const GraphNode& node, const GraphUse& operand, const Owned& owned) {
+JitValue* LoweringContext::operand(const GraphUse& operand, const Owned& owned) {
   const GraphValue value = operand.value();
   if (!value.defined()) {
     return constant(c10::IValue());
@@ -384,7 +332,7 @@ JitValue* LoweringContext::operand(const GraphNode& node, const GraphUse& operan
   const Geometry& layout = value.layout();
   const Geometry& view = *operand.view();
   auto* strided = add_node(
-      "lazyplug::strided_view",
+      kinds().strided_view,
       {base,
        constant(ints(layout.sizes)),
        constant(ints(layout.strides)),
@@ -395,42 +343,52 @@ JitValue* LoweringContext::operand(const GraphNode& node, const GraphUse& operan
        constant(view.conj),
        constant(view.neg),
        constant(view.wrapped_number)},
-      1,
-      view_kernel(node, layout, view));
-  return strided->output();
+      1);
+  return strided->output()->setType(type_of(view));
 }
 
-JitValue* LoweringContext::list(const GraphNode& node, c10::ArrayRef<JitValue*> elements, const c10::TypePtr& element) {
-  auto* list = add_node("prim::ListConstruct", elements, 1, list_kernel(node, elements.size(), element));
-  return list->output()->setType(c10::ListType::create(element));
+JitValue* LoweringContext::list(c10::ArrayRef<JitValue*> elements, const c10::TypePtr& element) {
+  return add_node(torch::jit::prim::ListConstruct, elements, 1)->output()->setType(c10::ListType::create(element));
 }
 
-JitValue* LoweringContext::generator(const GraphNode& node, JitValue* seed) {
-  auto* generator = add_node("lazyplug::generator", {seed}, 1, generator_kernel(node));
+JitValue* LoweringContext::generator(JitValue* seed) {
+  auto* generator = add_node(kinds().generator, {seed}, 1);
   generator->output()->setType(c10::OptionalType::create(c10::GeneratorType::get()));
   return generator->output();
 }
 
 void LoweringContext::bind_outputs(GraphNode& node, JitNode* call, const Owned& owned) {
   uint32_t next = 0;
-  const auto bind = [&](JitValue* result) { result_of(node.output(next++)) = result; };
+  const auto bind = [&](JitValue* result) {
+    const GraphValue value = node.output(next++);
+    if (value.layout().offset != 0 || value.layout().has_bits()) {
+      set_returns_views(*result->node());
+    }
+    result_of(value) = result->setType(type_of(value.layout()));
+  };
   const auto& returns = node.signature()->returns;
   for (size_t i = 0; i < returns.size(); ++i) {
     if (returns[i].kind == ReturnBinding::Kind::kFresh) {
       bind(call->output(i));
     } else if (returns[i].kind == ReturnBinding::Kind::kFreshList) {
       call->output(i)->setType(c10::ListType::ofTensors());
-      const size_t count = returns[i].index;
-      auto* unpack = add_node("prim::ListUnpack", {call->output(i)}, count, unpack_kernel(node, next, count));
+      auto* unpack = add_node(torch::jit::prim::ListUnpack, {call->output(i)}, returns[i].index);
       std::for_each(unpack->outputs().begin(), unpack->outputs().end(), bind);
     }
   }
   for (const auto& [written, replacement] : owned) {
-    bind(replacement);
+    result_of(node.output(next++)) = replacement;
   }
 }
 
 JitValue* LoweringContext::constant(const c10::IValue& value) {
+  if (value.isBoolList()) { // as a constant it cannot be read back
+    std::vector<JitValue*> elements;
+    for (const bool element : value.toBoolList()) {
+      elements.push_back(constant(element));
+    }
+    return list(elements, c10::BoolType::get());
+  }
   const auto key = key_of_constant(value);
   if (!key) {
     return lowered_.graph->insertConstant(value);
@@ -439,12 +397,18 @@ JitValue* LoweringContext::constant(const c10::IValue& value) {
   return known = known ? known : lowered_.graph->insertConstant(value);
 }
 
-JitNode*
-LoweringContext::add_node(const char* kind, c10::ArrayRef<JitValue*> inputs, size_t num_outputs, Kernel kernel) {
-  auto* node = lowered_.graph->create(c10::Symbol::fromQualString(kind), inputs, num_outputs);
-  lowered_.graph->insertNode(node);
-  lowered_.kernels.emplace(node, std::move(kernel));
-  return node;
+const c10::TypePtr& LoweringContext::type_of(const Geometry& geometry) {
+  c10::TypePtr& type = types_[hash_combine(Hash128(), geometry)];
+  if (!type) {
+    type = lazyplug::type_of(geometry);
+  }
+  return type;
+}
+
+JitNode* LoweringContext::add_node(c10::Symbol kind, c10::ArrayRef<JitValue*> inputs, size_t num_outputs) {
+  auto* node = lowered_.graph->create(kind, inputs, num_outputs);
+  set_origin(*node, origin_->id(), origin_->is_call() && !origin_->is_as_recorded());
+  return lowered_.graph->insertNode(node);
 }
 
 } // namespace lazyplug

@@ -133,7 +133,7 @@ TORCH_LIBRARY(lazyplug, m) {
       "bool wrapped_number) "
       "-> Tensor(a)",
       strided_view_op);
-  m.def("own(Tensor base, int[] sizes, int[] strides) -> Tensor", own_op);
+  m.def("own(Tensor(a) base, int[] sizes, int[] strides) -> Tensor(a)", own_op);
   m.def("empty(ScalarType dtype, int[] sizes, int[] strides) -> Tensor", empty_op);
   m.def("generator(int seed) -> Generator?", seeded_generator);
 }

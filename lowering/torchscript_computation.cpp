@@ -9,71 +9,151 @@
 #include "common/metrics.h"
 #include "common/running_op.h"
 #include "lowering/execution_guard.h"
+#include "lowering/ir/verify.h"
 #include "lowering/light_calls.h"
+#include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
+#include "lowering/verify_torchscript.h"
 #include "lowering/warnings.h"
 
 namespace lazyplug {
 namespace {
 
-std::string describe_call(const SignaturePtr& signature) {
-  std::string text = "while running ";
-  text += signature ? signature->op->name() + "(" : "an allocation";
-  for (size_t i = 0; signature && i < signature->operands.size(); ++i) {
-    const Geometry& operand = signature->operands[i];
-    text += i == 0 ? "" : ", ";
-    text += operand.dtype == c10::ScalarType::Undefined ? "None" : to_string(operand);
+c10::Symbol empty_kind() {
+  static const auto kind = c10::Symbol::fromQualString("lazyplug::empty");
+  return kind;
+}
+
+bool is_tensor(const torch::jit::Value& value) {
+  return value.type()->isSubtypeOf(*c10::TensorType::get());
+}
+
+void add_operand(const torch::jit::Value& value, std::vector<std::string>& operands) {
+  if (value.node()->kind() == torch::jit::prim::ListConstruct) {
+    for (const auto* element : value.node()->inputs()) {
+      add_operand(*element, operands);
+    }
+  } else if (value.type()->kind() == c10::TypeKind::NoneType) {
+    operands.emplace_back("None");
+  } else if (is_tensor(value)) {
+    const auto geometry = geometry_of(*value.type());
+    operands.push_back(geometry ? to_string(*geometry) : "Tensor");
   }
-  return signature ? text + ")" : text;
+}
+
+std::string describe_call(const torch::jit::Node* call, const char* name) {
+  if (!call) {
+    return "while running an allocation";
+  }
+  std::vector<std::string> operands;
+  for (const auto* input : call->inputs()) {
+    add_operand(*input, operands);
+  }
+  return std::string("while running ") + name + "(" + c10::Join(", ", operands) + ")";
+}
+
+FindOp find_among(const OpsByName& ops) {
+  return [&ops](const OpKey& name) -> const OpInfo& { return *ops.at(name); };
 }
 
 } // namespace
 
 TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered)
-    : graph_(std::move(lowered.graph)), num_ops_(lowered.num_ops) {
+    : graph_(std::move(lowered.graph)), checked_(std::move(lowered.checked)) {
+  add_nodes(find_among(lowered.ops));
+}
+
+TorchScriptComputation::TorchScriptComputation(std::shared_ptr<torch::jit::Graph> graph, const FindOp& find_op)
+    : graph_(std::move(graph)) {
+  add_nodes(find_op);
+}
+
+void TorchScriptComputation::add_nodes(const FindOp& find_op) {
   for (const auto* input : graph_->inputs()) {
     add_register(input);
   }
   for (const auto* node : graph_->nodes()) {
     if (node->kind() == torch::jit::prim::Constant) {
-      add_constant(node);
-    } else {
-      add_instruction(node, std::move(lowered.kernels.at(node)));
+      add_constant(*node->output(), *torch::jit::toIValue(node->output()));
+    } else if (!fold_list(*node)) {
+      add_instruction(node, find_op);
     }
   }
   for (const auto* output : graph_->outputs()) {
-    roots_.push_back(reads_.at(output));
+    roots_.push_back(read_of(output));
   }
+  name_calls();
   mark_last_reads();
-  reads_.clear();
+  reads_ = {};
+  promised_by_ = {};
+  fresh_lists_ = {};
+  checked_ = {};
 }
 
 uint32_t TorchScriptComputation::add_register(const torch::jit::Value* value) {
-  reads_[value] = {Read::Kind::kCopy, num_registers_};
+  read_of(value) = {Read::Kind::kCopy, num_registers_};
   return num_registers_++;
 }
 
-void TorchScriptComputation::add_constant(const torch::jit::Node* node) {
-  reads_[node->output()] = {Read::Kind::kConstant, static_cast<uint32_t>(constants_.size())};
-  constants_.push_back(*torch::jit::toIValue(node->output()));
+TorchScriptComputation::Read& TorchScriptComputation::read_of(const torch::jit::Value* value) {
+  if (value->unique() >= reads_.size()) {
+    reads_.resize(2 * value->unique() + 16);
+  }
+  return reads_[value->unique()];
 }
 
-void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kernel kernel) {
+void TorchScriptComputation::add_constant(const torch::jit::Value& value, c10::IValue constant) {
+  read_of(&value) = {Read::Kind::kConstant, static_cast<uint32_t>(constants_.size())};
+  constants_.push_back(std::move(constant));
+}
+
+// A list of constants is one, too. Nobody writes the arguments that are lists of numbers.
+bool TorchScriptComputation::fold_list(const torch::jit::Node& node) {
+  const auto is_constant = [](const torch::jit::Value* value) {
+    return value->node()->kind() == torch::jit::prim::Constant && !is_tensor(*value);
+  };
+  if (node.kind() != torch::jit::prim::ListConstruct || node.inputs().empty() ||
+      !std::all_of(node.inputs().begin(), node.inputs().end(), is_constant)) {
+    return false;
+  }
+  c10::impl::GenericList list(node.output()->type()->expectRef<c10::ListType>().getElementType());
+  for (const auto* element : node.inputs()) {
+    list.push_back(constants_[read_of(element).index]);
+  }
+  add_constant(*node.output(), list);
+  return true;
+}
+
+void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const FindOp& find_op) {
   Instruction instruction;
+  const OpInfo* op = nullptr;
+  Kernel kernel = resolve_kernel(*node, find_op, op);
   instruction.run = std::move(kernel.run);
-  instruction.node = kernel.origin->id();
-  instruction.signature = kernel.origin->signature();
-  instruction.may_teach = kernel.origin->is_as_recorded();
-  instruction.work = instruction.signature ? instruction.signature->work : 0;
-  instruction.hands_on_memory = kernel.hands_on_memory;
-  instruction.fresh = std::move(kernel.fresh);
-  for (const auto* value : kernel.writes) {
-    instruction.writes.push_back(reads_.at(value).index);
+  if (const auto checked = checked_.find(node); checked != checked_.end()) {
+    instruction.run = [run = std::move(instruction.run), signature = checked->second](c10::Stack& stack) {
+      verify_arguments(*signature, stack);
+      run(stack);
+    };
+  }
+  instruction.node = origin_of(*node);
+  instruction.may_teach = !is_replaced(*node);
+  instruction.work = work_of(*node);
+  instruction.hands_on_memory = hands_on_memory(*node);
+  if (op || is_group(*node)) {
+    instruction.call = node;
+    instruction.call_name = op ? op->name().c_str() : names_.emplace_front(c10::Join(", ", ops_of(*node))).c_str();
+  }
+  for (const auto* value : written_values(*node)) {
+    instruction.writes.push_back(read_of(value).index);
   }
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
-    instruction.reads.push_back(reads_.at(node->input(i)));
+    instruction.reads.push_back(read_of(node->input(i)));
+  }
+  const bool is_unpack = node->inputs().size() == 1 && fresh_lists_.count(node->input(0)) != 0;
+  if ((op || is_unpack) && !returns_views(*node)) {
+    add_promises(node, instruction);
   }
   instruction.first_output = num_registers_;
   max_stack_ = std::max({max_stack_, kernel.num_inputs, node->outputs().size()});
@@ -81,7 +161,42 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, Kerne
     instruction.used_outputs.push_back(output->hasUses());
     add_register(output);
   }
+  num_ops_ += is_group(*node) ? ops_of(*node).size() : op || node->kind() == empty_kind() ? 1 : 0;
   instructions_.push_back(std::move(instruction));
+}
+
+// What a call returns anew lies as its type says. Lists are unpacked by a node of their own.
+void TorchScriptComputation::add_promises(const torch::jit::Node* node, Instruction& instruction) {
+  const auto list = node->inputs().size() == 1 ? fresh_lists_.find(node->input(0)) : fresh_lists_.end();
+  instruction.first_fresh = list == fresh_lists_.end() ? 0 : list->second;
+  uint32_t next = instruction.first_fresh;
+  for (const auto* output : node->outputs()) {
+    const Geometry*& promised = promised_by_[output->type().get()];
+    if (!promised) {
+      if (auto geometry = geometry_of(*output->type())) {
+        promised = &promised_.emplace_front(std::move(*geometry));
+      }
+    }
+    instruction.promised.push_back(promised);
+    next += promised ? 1 : 0;
+    if (output->type()->kind() == c10::TypeKind::ListType) {
+      fresh_lists_[output] = next;
+      next += output->hasUses() ? static_cast<uint32_t>(output->uses().front().user->outputs().size()) : 0;
+    }
+  }
+}
+
+// What prepares a call, or takes its results apart, speaks in its name.
+void TorchScriptComputation::name_calls() {
+  const auto end = instructions_.end();
+  for (auto first = instructions_.begin(), next = first; first != end; first = next) {
+    next = std::find_if(first, end, [&](const Instruction& other) { return other.node != first->node; });
+    const auto call = std::find_if(first, next, [](const Instruction& other) { return other.call != nullptr; });
+    for (auto instruction = first; call != next && instruction != next; ++instruction) {
+      instruction->call = call->call;
+      instruction->call_name = call->call_name;
+    }
+  }
 }
 
 void TorchScriptComputation::mark_last_reads() {
@@ -106,6 +221,26 @@ void TorchScriptComputation::mark_last_reads() {
 ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
   const ExecutionGuard guard;
   const ShownWarningsMuted muted;
+  return config().verify_torchscript.get() ? run_and_verify(std::move(inputs)) : run_instructions(std::move(inputs));
+}
+
+// TorchScript's interpreter knows nothing of errors that spoil a part of the results, nor of promises.
+ComputationResult TorchScriptComputation::run_and_verify(ComputationInputs inputs) const {
+  static Counter& verified = counter("TorchScriptVerified");
+  ComputationInputs copies = copy_inputs(inputs);
+  ComputationResult result = run_instructions(std::move(inputs));
+  const bool has_failed =
+      std::any_of(result.outputs.begin(), result.outputs.end(), [](const ComputationOutput& output) {
+        return output.error || !output.tensor.defined();
+      });
+  if (!has_failed && result.unexpected.empty()) {
+    verify_torchscript(to_string(), std::move(copies), result.outputs);
+    verified.add();
+  }
+  return result;
+}
+
+ComputationResult TorchScriptComputation::run_instructions(ComputationInputs inputs) const {
   Frame frame;
   frame.errors = leaf_errors(inputs);
   frame.timed = inputs.timed;
@@ -175,7 +310,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
     }
   }
   choose_threads(instruction, frame);
-  const RunningOp running(instruction.signature ? instruction.signature->op->name().c_str() : nullptr);
+  const RunningOp running(instruction.call_name);
   instruction.run(stack);
   keep_promises(instruction, frame);
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
@@ -200,34 +335,38 @@ void TorchScriptComputation::execute_timed(const Instruction& instruction, Frame
 
 // Whoever reads a result takes it for granted that it lies as the signature says: autograd has asked for its strides
 // already, and kernels have been chosen for them.
-void TorchScriptComputation::keep_promises(const Instruction& instruction, Frame& frame) const {
-  for (size_t i = 0; i < instruction.fresh.size(); ++i) {
-    const uint32_t output = instruction.fresh[i];
-    if (output == Kernel::kNotFresh || !instruction.used_outputs[i]) {
+void TorchScriptComputation::keep_promises(const Instruction& instruction, Frame& frame) {
+  uint32_t next_fresh = instruction.first_fresh;
+  for (size_t i = 0; i < instruction.promised.size(); ++i) {
+    if (!instruction.promised[i]) {
       continue;
     }
-    const Geometry& promised = instruction.signature->outputs[output];
+    const uint32_t fresh = next_fresh++;
+    if (!instruction.used_outputs[i]) {
+      continue;
+    }
     const c10::TensorImpl* returned = frame.stack[i].unsafeToTensorImpl();
     const bool is_missing = returned == c10::UndefinedTensorImpl::singleton(); // who needs it, fails
-    if (is_missing || (frame.scramble == 0 && promised.matches(*returned))) {
+    if (is_missing || (frame.scramble == 0 && instruction.promised[i]->matches(*returned))) {
       continue;
     }
-    frame.stack[i] = arrange(std::move(frame.stack[i]).toTensor(), instruction, output, frame);
+    at::Tensor result = std::move(frame.stack[i]).toTensor();
+    frame.stack[i] = arrange(std::move(result), instruction, *instruction.promised[i], fresh, frame);
   }
 }
 
 at::Tensor TorchScriptComputation::arrange(
     at::Tensor result,
     const Instruction& instruction,
-    uint32_t output,
-    Frame& frame) const {
-  const Geometry& promised = instruction.signature->outputs[output];
+    const Geometry& promised,
+    uint32_t fresh,
+    Frame& frame) {
   if (instruction.may_teach && result.strides() != c10::IntArrayRef(promised.strides)) {
-    frame.unexpected.push_back({instruction.node, output, c10::DimVector(result.strides())});
+    frame.unexpected.push_back({instruction.node, fresh, c10::DimVector(result.strides())});
   }
   if (frame.scramble != 0) {
     const Hash128 seed = hash_combine(hash_combine({}, static_cast<uint64_t>(frame.scramble)), instruction.node);
-    result = scramble(result, hash_combine(seed, output).lo);
+    result = scramble(result, hash_combine(seed, fresh).lo);
   }
   return ensure_layout(result, promised);
 }
@@ -280,7 +419,7 @@ TorchScriptComputation::OpError TorchScriptComputation::current_error(const Inst
   try {
     throw;
   } catch (c10::Error& error) {
-    error.add_context(describe_call(instruction.signature));
+    error.add_context(describe_call(instruction.call, instruction.call_name));
     return {std::current_exception(), instruction.node};
   } catch (...) {
     return {std::current_exception(), instruction.node};
@@ -307,7 +446,7 @@ ComputationResult TorchScriptComputation::collect(Frame& frame) const {
 }
 
 std::string TorchScriptComputation::to_string() const {
-  return graph_->toString(/*print_source_locations=*/false);
+  return text_of(*graph_);
 }
 
 ComputationPtr compile(const Trace& trace, c10::ArrayRef<Value> roots) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <forward_list>
+
 #include "common/intra_op_threads.h"
 #include "lowering/computation.h"
 #include "lowering/lowering_context.h"
+#include "lowering/resolve_kernel.h"
 
 namespace lazyplug {
 
@@ -10,10 +13,13 @@ namespace lazyplug {
 //
 // Why not TorchScript's interpreter: it drops its registers when an op throws,
 // and then results that do not depend on that op are lost too. The graph is
-// nevertheless plain TorchScript: `graph()` runs on torch::jit::Code.
+// nevertheless plain TorchScript, and says all that is to be known of it: it, or
+// what is read back from its text, runs on torch::jit::Code, and here. With the
+// flag `verify_torchscript` each run does (lowering/verify_torchscript.h).
 class TorchScriptComputation final : public Computation {
  public:
   explicit TorchScriptComputation(LoweredGraph lowered);
+  TorchScriptComputation(std::shared_ptr<torch::jit::Graph> graph, const FindOp& find_op);
 
   ComputationResult run(ComputationInputs inputs) const override;
   size_t num_ops() const override {
@@ -55,30 +61,41 @@ class TorchScriptComputation final : public Computation {
   };
   struct Instruction {
     std::function<void(c10::Stack&)> run;
-    std::vector<Read> reads;
+    c10::SmallVector<Read, 4> reads;
     uint32_t first_output; // registers of a node's outputs are consecutive
-    std::vector<bool> used_outputs;
-    std::vector<uint32_t> fresh;  // see Kernel::fresh
-    std::vector<uint32_t> writes; // registers; see Kernel::writes
-    bool hands_on_memory;
-    float work;             // see light_work()
-    NodeId node;            // of the trace, that it belongs to
-    SignaturePtr signature; // of the call, for what it promises, and for error messages
-    bool may_teach;         // whether that is the trace's signature
+    c10::SmallVector<bool, 4> used_outputs;
+    // For each output, how it is promised to lie; null: it is not. Empty: none is.
+    c10::SmallVector<const Geometry*, 2> promised;
+    uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
+    c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
+    bool hands_on_memory = false;
+    float work = 0;                         // see light_work()
+    NodeId node = 0;                        // of the trace, that it belongs to
+    const torch::jit::Node* call = nullptr; // that it belongs to, for error messages; null: an allocation
+    const char* call_name = nullptr;        // of its op
+    bool may_teach = false;                 // whether that is the trace's call
   };
 
   uint32_t add_register(const torch::jit::Value* value);
-  void add_instruction(const torch::jit::Node* node, Kernel kernel);
-  void add_constant(const torch::jit::Node* node);
+  Read& read_of(const torch::jit::Value* value);
+  void add_nodes(const FindOp& find_op);
+  void add_instruction(const torch::jit::Node* node, const FindOp& find_op);
+  void add_promises(const torch::jit::Node* node, Instruction& instruction);
+  void name_calls();
+  void add_constant(const torch::jit::Value& value, c10::IValue constant);
+  bool fold_list(const torch::jit::Node& node);
   void mark_last_reads();
 
+  ComputationResult run_instructions(ComputationInputs inputs) const;
+  ComputationResult run_and_verify(ComputationInputs inputs) const;
   Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
   void execute(const Instruction& instruction, Frame& frame) const;
   static void choose_threads(const Instruction& instruction, Frame& frame);
   void execute_timed(const Instruction& instruction, Frame& frame) const;
-  void keep_promises(const Instruction& instruction, Frame& frame) const;
-  at::Tensor arrange(at::Tensor result, const Instruction& instruction, uint32_t output, Frame& frame) const;
+  static void keep_promises(const Instruction& instruction, Frame& frame);
+  static at::Tensor
+  arrange(at::Tensor result, const Instruction& instruction, const Geometry& promised, uint32_t fresh, Frame& frame);
   void execute_after_error(size_t next, Frame& frame) const;
   void run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const;
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
@@ -93,7 +110,14 @@ class TorchScriptComputation final : public Computation {
   uint32_t num_registers_ = 0;
   size_t max_stack_ = 0; // that a call needs
   size_t num_ops_ = 0;
-  std::unordered_map<const torch::jit::Value*, Read> reads_; // only while compiling
+  // What instructions point to.
+  std::forward_list<Geometry> promised_;
+  std::forward_list<std::string> names_;
+  // The others only while compiling.
+  std::vector<Read> reads_;                                            // by number of the value
+  std::unordered_map<const c10::Type*, const Geometry*> promised_by_;  // these types
+  std::unordered_map<const torch::jit::Value*, uint32_t> fresh_lists_; // the first fresh output that each holds
+  std::unordered_map<const torch::jit::Node*, SignaturePtr> checked_;
 };
 
 } // namespace lazyplug

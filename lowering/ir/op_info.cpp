@@ -89,6 +89,8 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
     : handle_(std::move(handle)),
       name_(c10::toString(handle_.operator_name())),
       base_name_(handle_.operator_name().name),
+      overload_(handle_.operator_name().overload_name),
+      symbol_(c10::Symbol::fromQualString(base_name_)),
       calls_(counter(calls_name(base_name_))) {
   is_aten_ = base_name().starts_with("aten::");
   is_foreach_ = base_name().starts_with("aten::_foreach_");

@@ -78,6 +78,14 @@ class OpInfo {
   const std::string& base_name() const {
     return base_name_;
   }
+  // The same, interned.
+  c10::Symbol symbol() const {
+    return symbol_;
+  }
+  // "Tensor"; often empty.
+  const std::string& overload() const {
+    return overload_;
+  }
   const std::vector<ArgInfo>& args() const {
     return args_;
   }
@@ -163,6 +171,9 @@ class OpInfo {
   void retire() {
     is_retired_.store(true);
   }
+  bool is_retired() const {
+    return is_retired_.load();
+  }
 
  private:
   void read_arguments(const OpTraits& traits);
@@ -173,6 +184,8 @@ class OpInfo {
   c10::OperatorHandle handle_;
   std::string name_;
   std::string base_name_;
+  std::string overload_;
+  c10::Symbol symbol_;
   Counter& calls_;
   std::vector<ArgInfo> args_;
   std::vector<bool> hidden_writes_;

@@ -25,6 +25,7 @@ def pytest_configure(config):
     # The tensors are small: more threads would only wait for each other.
     torch.set_num_threads(int(os.environ.get("LAZYPLUG_TEST_THREADS", "1")))
     config.addinivalue_line("markers", "lazy_only: looks at the work of the lazy device, meaningless on another")
+    config.addinivalue_line("markers", "torchscript: each graph is run on TorchScript's own interpreter as well")
     config.addinivalue_line("markers", "own_schedule(reason): is run without the flags schedule and scramble")
 
 
@@ -47,6 +48,19 @@ def pytest_runtest_call():
     result = yield
     helpers.finish_everything()
     return result
+
+
+@pytest.fixture(autouse=True)
+def verified_on_torchscript(request):
+    if not helpers.IS_LAZY or "torchscript" not in request.keywords:
+        yield
+        return
+    import torch_lazyplug
+
+    before = torch_lazyplug.config.get("verify_torchscript")
+    torch_lazyplug.config.set("verify_torchscript", True)
+    yield
+    torch_lazyplug.config.set("verify_torchscript", before)
 
 
 @pytest.fixture(autouse=True)

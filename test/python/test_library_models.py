@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from helpers import DEVICE, IS_SCHEDULED, assert_same, work
 
+pytestmark = pytest.mark.torchscript
+
 STEPS = 4
 ROUNDS = 2
 

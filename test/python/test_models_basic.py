@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from helpers import DEVICE, finish_pending, train_both, work
 from torch import nn
 
+pytestmark = pytest.mark.torchscript
+
 STEPS = 4
 
 

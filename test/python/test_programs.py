@@ -8,6 +8,8 @@ import torch
 from helpers import assert_same
 from registry import CASES
 
+pytestmark = pytest.mark.torchscript
+
 # Some read every tenth loss only.
 STEPS = 10
 

@@ -10,6 +10,8 @@ from torch.nn.utils import rnn
 
 from torch_lazyplug import metrics
 
+pytestmark = pytest.mark.torchscript
+
 KINDS = {
     "tanh": nn.RNN,
     "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),

@@ -7,6 +7,8 @@ import torch
 from helpers import DEVICE, IS_SCHEDULED, assert_same, finish_pending, work
 from models import TRANSFORMERS, make_batch, make_transformer
 
+pytestmark = pytest.mark.torchscript
+
 STEPS = 5
 TIED = {
     "gpt2": ("lm_head.weight", "transformer.wte.weight"),

@@ -1,11 +1,13 @@
 #include "lowering/lowering_context.h"
 
+#include "lowering/node_attributes.h"
 #include "lowering/passes/dead_code.h"
 #include "lowering/torchscript_computation.h"
+#include "lowering/verify_torchscript.h"
 #include "test/cpp/lowering/programs.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/csrc/jit/ir/irparser.h>
 
 namespace lazyplug {
 namespace {
@@ -17,7 +19,7 @@ std::shared_ptr<torch::jit::Graph> lower(const Trace& trace, c10::ArrayRef<Value
 }
 
 std::string text_of(const Trace& trace, c10::ArrayRef<Value> roots) {
-  return lower(trace, roots)->toString(/*print_source_locations=*/false);
+  return lazyplug::text_of(*lower(trace, roots));
 }
 
 // What the nodes of a lowered graph are, without the constants.
@@ -41,40 +43,31 @@ ComputationInputs private_inputs(const Trace& trace) {
   return inputs;
 }
 
-std::vector<at::Tensor> run_ours(const Trace& trace, c10::ArrayRef<Value> roots) {
-  std::vector<at::Tensor> results;
-  for (const ComputationOutput& output : compile(trace, roots)->run(private_inputs(trace)).outputs) {
-    if (output.error) {
-      std::rethrow_exception(output.error);
-    }
-    results.push_back(output.tensor);
-  }
-  return results;
+const OpInfo& find_registered(const OpKey& key) {
+  return make_op(key.base.toQualString(), key.overload.c_str());
 }
 
-std::vector<at::Tensor> run_on_torchscript(const Trace& trace, c10::ArrayRef<Value> roots) {
-  const ComputationInputs inputs = private_inputs(trace);
-  c10::Stack stack(inputs.leaves.begin(), inputs.leaves.end());
-  stack.insert(stack.end(), inputs.scalars.begin(), inputs.scalars.end());
-  const torch::jit::Code code(lower(trace, roots), "trace");
-  torch::jit::InterpreterState(code).run(stack);
-  std::vector<at::Tensor> results;
-  for (const c10::IValue& result : stack) {
-    results.push_back(result.toTensor());
-  }
-  return results;
-}
-
-void expect_both_give(const Trace& trace, c10::ArrayRef<Value> roots, const std::vector<at::Tensor>& expected) {
-  const auto ours = run_ours(trace, roots);
-  const auto torchscript = run_on_torchscript(trace, roots);
-  ASSERT_EQ(ours.size(), expected.size());
-  ASSERT_EQ(torchscript.size(), expected.size());
+void expect_results(const std::vector<ComputationOutput>& outputs, const std::vector<at::Tensor>& expected) {
+  ASSERT_EQ(outputs.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(ours[i].dtype(), expected[i].dtype());
-    EXPECT_TRUE(at::equal(ours[i], expected[i])) << i << ": " << ours[i] << " instead of " << expected[i];
-    EXPECT_TRUE(at::equal(torchscript[i], expected[i])) << i << " on TorchScript: " << torchscript[i];
+    ASSERT_FALSE(outputs[i].error) << i;
+    EXPECT_EQ(outputs[i].tensor.dtype(), expected[i].dtype());
+    EXPECT_TRUE(at::equal(outputs[i].tensor, expected[i]))
+        << i << ": " << outputs[i].tensor << " is not " << expected[i];
   }
+}
+
+// Here, on TorchScript's interpreter, and here again after it has been text.
+void expect_all_give(const Trace& trace, c10::ArrayRef<Value> roots, const std::vector<at::Tensor>& expected) {
+  const auto ours = compile(trace, roots)->run(private_inputs(trace)).outputs;
+  expect_results(ours, expected);
+  const std::string text = text_of(trace, roots);
+  verify_torchscript(text, private_inputs(trace), ours);
+  const auto read_back = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(text, read_back.get());
+  EXPECT_EQ(lazyplug::text_of(*read_back), text);
+  const TorchScriptComputation again(read_back, find_registered);
+  expect_results(again.run(private_inputs(trace)).outputs, expected);
 }
 
 class Lowering : public testing::Test {
@@ -92,7 +85,7 @@ TEST_F(Lowering, InputsAreLeavesThenScalars) {
   add_add(trace, {a}, {b}, floats({2, 3}), 2);
   const auto graph = lower(trace, {});
   ASSERT_EQ(graph->inputs().size(), 5);
-  EXPECT_EQ(*graph->inputs()[2]->type(), *c10::TensorType::get());
+  EXPECT_EQ(geometry_of(*graph->inputs()[2]->type()), floats({3}));
   EXPECT_EQ(*graph->inputs()[3]->type(), *c10::FloatType::get());
   EXPECT_EQ(*graph->inputs()[4]->type(), *c10::IntType::get());
 }
@@ -102,27 +95,42 @@ TEST_F(Lowering, GraphIsPlainTorchScript) {
   const Value result = add_relu(trace, {sum}, floats({2, 3}));
   EXPECT_EQ(
       text_of(trace, result),
-      "graph(%0 : Tensor,\n"
-      "      %1 : Tensor,\n"
+      "graph(%0 : Float(2, 3, strides=[3, 1]),\n"
+      "      %1 : Float(3, strides=[1]),\n"
       "      %2 : float):\n"
-      "  %3 : Tensor = aten::add(%0, %1, %2)\n"
-      "  %4 : Tensor = aten::relu(%3)\n"
+      "  %3 : Float(2, 3, strides=[3, 1]) = aten::add[origin=2, overload=\"Tensor\"](%0, %1, %2)\n"
+      "  %4 : Float(2, 3, strides=[3, 1]) = aten::relu[origin=3](%3)\n"
       "  return (%4)\n");
-  expect_both_give(trace, {result, sum}, {(a_data + b_data * 0.5).relu(), a_data + b_data * 0.5});
+  expect_all_give(trace, {result, sum}, {(a_data + b_data * 0.5).relu(), a_data + b_data * 0.5});
 }
 
-TEST_F(Lowering, KernelsNameTheNodeTheyComeFromAndWhatTheyWrite) {
+TEST_F(Lowering, NodesSayWhereTheyComeFromAndWhatTheyWrite) {
   const Value changed = add_add_(trace, view_of(trace, a, floats({3})), {b});
-  Graph graph(trace, changed);
-  const LoweredGraph lowered = LoweringContext(graph).lower();
-  EXPECT_EQ(lowered.kernels.size(), 3) << "own, strided_view, add_";
-  for (const auto& [node, kernel] : lowered.kernels) {
-    EXPECT_EQ(kernel.origin->id(), changed.node) << *node;
-    EXPECT_GE(node->inputs().size(), kernel.num_inputs) << *node;
-    const bool is_call = node->kind() == c10::Symbol::fromQualString("aten::add_");
-    EXPECT_EQ(kernel.writes.size(), is_call ? 1 : 0) << *node;
-    EXPECT_EQ(kernel.hands_on_memory, node->kind() == c10::Symbol::fromQualString("lazyplug::own")) << *node;
+  const auto graph = lower(trace, changed);
+  std::vector<const torch::jit::Node*> nodes;
+  for (const auto* node : graph->nodes()) {
+    if (node->kind() != torch::jit::prim::Constant) {
+      EXPECT_EQ(origin_of(*node), changed.node) << *node;
+      EXPECT_FALSE(is_replaced(*node)) << *node;
+      nodes.push_back(node);
+    }
   }
+  ASSERT_EQ(nodes.size(), 3) << "own, strided_view, add_";
+  EXPECT_TRUE(written_values(*nodes[0]).empty());
+  EXPECT_TRUE(written_values(*nodes[1]).empty());
+  EXPECT_EQ(nodes[2]->kind().toQualString(), std::string("aten::add_"));
+  EXPECT_EQ(overload_of(*nodes[2]), "Tensor");
+  EXPECT_EQ(written_values(*nodes[2]), std::vector<const torch::jit::Value*>{nodes[0]->output()}) << "through the view";
+}
+
+TEST_F(Lowering, TypesAreLayouts) {
+  const Value sum = add_add(trace, view_of(trace, a, geometry_of(a_data.t())), {b}, floats({3, 2}));
+  const Value changed = add_add_(trace, {a}, {b});
+  const auto graph = lower(trace, {sum, changed});
+  const auto layout_of_output = [&](size_t i) { return geometry_of(*graph->outputs()[i]->type()); };
+  EXPECT_EQ(geometry_of(*graph->inputs()[0]->type()), floats({2, 3}));
+  EXPECT_EQ(layout_of_output(0), floats({3, 2}));
+  EXPECT_EQ(layout_of_output(1), floats({2, 3})) << "what the call has written";
 }
 
 TEST_F(Lowering, WhatNoRootNeedsIsLeftOut) {
@@ -139,7 +147,7 @@ TEST_F(Lowering, ViewsAreOneNodeOverTheirBase) {
   EXPECT_EQ(
       kinds_of(trace, {row, transposed}),
       (std::vector<std::string>{"lazyplug::strided_view", "aten::relu", "lazyplug::strided_view", "aten::relu"}));
-  expect_both_give(trace, {row, transposed}, {a_data.select(0, 1), a_data.t()});
+  expect_all_give(trace, {row, transposed}, {a_data.select(0, 1), a_data.t()});
 }
 
 TEST_F(Lowering, ViewsReadAnotherTypeAndBits) {
@@ -148,20 +156,20 @@ TEST_F(Lowering, ViewsReadAnotherTypeAndBits) {
   const Geometry ints = Geometry::contiguous(at::kInt, {3});
   const Value product = add_mul(trace, view_of(trace, a, negative), {b}, floats({2, 3}));
   const Value bits = add_mul(trace, view_of(trace, b, ints), view_of(trace, b, ints), ints);
-  expect_both_give(trace, {product, bits}, {-a_data * b_data, b_data.view(at::kInt) * b_data.view(at::kInt)});
+  expect_all_give(trace, {product, bits}, {-a_data * b_data, b_data.view(at::kInt) * b_data.view(at::kInt)});
 }
 
 TEST_F(Lowering, MutationIsTheOpOnAPrivateCopy) {
   const Value changed = add_add_(trace, {a}, {b}, 2);
   EXPECT_EQ(kinds_of(trace, changed), (std::vector<std::string>{"lazyplug::own", "aten::add_"}));
-  expect_both_give(trace, changed, {a_data + 2 * b_data});
+  expect_all_give(trace, changed, {a_data + 2 * b_data});
 }
 
 TEST_F(Lowering, MutationThroughAViewChangesTheWholeValue) {
   const Value changed = add_add_(trace, view_of(trace, a, geometry_of(a_data.select(0, 1))), {b});
   at::Tensor expected = a_data.clone();
   expected.select(0, 1).add_(b_data);
-  expect_both_give(trace, changed, {expected});
+  expect_all_give(trace, changed, {expected});
 }
 
 TEST_F(Lowering, MutationThatReadsItsOwnMemorySeesOneMemory) {
@@ -171,14 +179,14 @@ TEST_F(Lowering, MutationThatReadsItsOwnMemorySeesOneMemory) {
   const Value twice = add_add_(trace, {once}, {once});
   at::Tensor expected = a_data.clone();
   expected.select(0, 0).add_(expected.select(0, 1));
-  expect_both_give(trace, twice, {expected * 2});
+  expect_all_give(trace, twice, {expected * 2});
 }
 
 TEST_F(Lowering, ReadsBeforeAMutationSeeTheOldValue) {
   const Value before = add_relu(trace, {a}, floats({2, 3}));
   const Value changed = add_add_(trace, {a}, {b});
   const Value after = add_relu(trace, {changed}, floats({2, 3}));
-  expect_both_give(trace, {before, after}, {a_data, (a_data + b_data).relu()});
+  expect_all_give(trace, {before, after}, {a_data, (a_data + b_data).relu()});
 }
 
 TEST_F(Lowering, OutArgumentsAreMutated) {
@@ -187,7 +195,7 @@ TEST_F(Lowering, OutArgumentsAreMutated) {
   const auto signature = make_signature(op, {an_operand(), an_operand(), an_operand()}, {}, {false, false, true});
   const Value result{trace.add_call(signature, {{a}, {b}, {out}}, {}, 1, nullptr), 0};
   EXPECT_EQ(kinds_of(trace, result), (std::vector<std::string>{"lazyplug::empty", "lazyplug::own", "aten::mul"}));
-  expect_both_give(trace, result, {a_data * b_data});
+  expect_all_give(trace, result, {a_data * b_data});
 }
 
 TEST_F(Lowering, HiddenWritesAreMutations) {
@@ -204,7 +212,7 @@ TEST_F(Lowering, HiddenWritesAreMutations) {
   at::Tensor expected_mean = at::zeros({3});
   at::Tensor expected_variance = at::ones({3});
   const auto expected = at::native_batch_norm(a_data, {}, {}, expected_mean, expected_variance, true, 0.1, 1e-5);
-  expect_both_give(trace, {{node, 0}, {node, 3}, {node, 4}}, {std::get<0>(expected), expected_mean, expected_variance});
+  expect_all_give(trace, {{node, 0}, {node, 3}, {node, 4}}, {std::get<0>(expected), expected_mean, expected_variance});
 }
 
 TEST_F(Lowering, ListsOfTensors) {
@@ -213,7 +221,7 @@ TEST_F(Lowering, ListsOfTensors) {
   const Operand row = view_of(trace, b, floats({1, 3}));
   const Value joined{trace.add_call(signature, {{a}, row}, {}, 0, nullptr), 0};
   EXPECT_EQ(kinds_of(trace, joined)[1], "prim::ListConstruct");
-  expect_both_give(trace, joined, {at::cat({a_data, b_data.view({1, 3})})});
+  expect_all_give(trace, joined, {at::cat({a_data, b_data.view({1, 3})})});
 }
 
 TEST_F(Lowering, ListsOfOptionalTensors) {
@@ -222,7 +230,7 @@ TEST_F(Lowering, ListsOfOptionalTensors) {
   static const OpInfo& op = make_op("aten::index", "Tensor");
   const auto signature = make_signature(op, {an_operand(), a_list(2)}, {floats({2, 2})});
   const Value result{trace.add_call(signature, {{a}, {}, {index}}, {}, 0, nullptr), 0};
-  expect_both_give(trace, result, {a_data.index_select(1, index_data)});
+  expect_all_give(trace, result, {a_data.index_select(1, index_data)});
 }
 
 TEST_F(Lowering, ListsAsResults) {
@@ -233,7 +241,7 @@ TEST_F(Lowering, ListsAsResults) {
       {floats({2, 1}), floats({2, 2})});
   const NodeId split = trace.add_call(signature, Operand{a}, {}, 0, nullptr);
   EXPECT_EQ(kinds_of(trace, Value{split, 1})[1], "prim::ListUnpack");
-  expect_both_give(trace, {{split, 1}, {split, 0}}, {a_data.slice(1, 1), a_data.slice(1, 0, 1)});
+  expect_all_give(trace, {{split, 1}, {split, 0}}, {a_data.slice(1, 1), a_data.slice(1, 0, 1)});
 }
 
 TEST_F(Lowering, SeveralResults) {
@@ -244,7 +252,7 @@ TEST_F(Lowering, SeveralResults) {
       {floats({3}), Geometry::contiguous(at::kLong, {3})});
   const NodeId node = trace.add_call(signature, Operand{b}, {}, 0, nullptr);
   const auto [values, indices] = b_data.sort(-1, /*descending=*/true);
-  expect_both_give(trace, {{node, 1}, {node, 0}}, {indices, values});
+  expect_all_give(trace, {{node, 1}, {node, 0}}, {indices, values});
 }
 
 TEST_F(Lowering, GeneratorsAreMadeFromASeedThatIsAnInput) {
@@ -259,10 +267,13 @@ TEST_F(Lowering, GeneratorsAreMadeFromASeedThatIsAnInput) {
   const Value again = draw(trace.add_empty(floats({8})), 1);
   const Value other = draw(trace.add_empty(floats({8})), 2);
   const std::vector<Value> roots = {first, again, other};
-  const auto results = run_ours(trace, roots);
+  std::vector<at::Tensor> results;
+  for (const ComputationOutput& output : compile(trace, roots)->run(private_inputs(trace)).outputs) {
+    results.push_back(output.tensor);
+  }
   EXPECT_TRUE(at::equal(results[0], results[1]));
   EXPECT_FALSE(at::equal(results[0], results[2]));
-  expect_both_give(trace, roots, results);
+  expect_all_give(trace, roots, results);
 }
 
 TEST_F(Lowering, ConstantsAndComplexScalars) {
@@ -278,7 +289,7 @@ TEST_F(Lowering, ConstantsAndComplexScalars) {
        a_constant(static_cast<int64_t>(at::kDouble))},
       {Geometry::contiguous(at::kDouble, {2})});
   const Value reduced{trace.add_call(signature, Operand{a}, {}, 0, nullptr), 0};
-  expect_both_give(trace, reduced, {a_data.sum(1, false, at::kDouble)});
+  expect_all_give(trace, reduced, {a_data.sum(1, false, at::kDouble)});
 }
 
 TEST_F(Lowering, BoolScalarsFindAnOverload) {
@@ -286,11 +297,11 @@ TEST_F(Lowering, BoolScalarsFindAnOverload) {
   static const OpInfo& fill = make_op("aten::fill_", "Scalar");
   const auto signature = make_signature(fill, {an_operand(), a_scalar()}, {}, {true});
   const Value filled{trace.add_call(signature, Operand{memory}, c10::IValue(true), 1, nullptr), 0};
-  expect_both_give(trace, filled, {at::ones({2}, at::kBool)});
+  expect_all_give(trace, filled, {at::ones({2}, at::kBool)});
 }
 
 TEST_F(Lowering, LeavesMayBeRoots) {
-  expect_both_give(trace, {b, a}, {b_data, a_data});
+  expect_all_give(trace, {b, a}, {b_data, a_data});
 }
 
 } // namespace

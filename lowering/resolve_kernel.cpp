@@ -1,0 +1,127 @@
+#include "lowering/resolve_kernel.h"
+
+#include "lowering/node_attributes.h"
+#include "lowering/runtime_ops.h"
+#include "lowering/tile_kernel.h"
+
+namespace lazyplug {
+namespace {
+
+using JitNode = torch::jit::Node;
+
+template <typename T>
+T constant(const JitNode& node, size_t input) {
+  return torch::jit::toIValue(node.input(input))->to<T>();
+}
+
+Geometry layout_of(const torch::jit::Value& value) {
+  auto layout = geometry_of(*value.type());
+  TORCH_CHECK(layout, "the type of %", value.debugName(), " does not say how it lies");
+  return std::move(*layout);
+}
+
+Kernel own_kernel(const JitNode& node) {
+  const auto run = [layout = layout_of(*node.output())](c10::Stack& stack) {
+    // Moved off the stack, or the stack's own reference would forbid donation.
+    at::Tensor base = std::move(stack.back()).toTensor();
+    stack.back() = own(std::move(base), layout);
+  };
+  return {run, 1};
+}
+
+Kernel view_kernel(const JitNode& node) {
+  Geometry layout;
+  layout.sizes = constant<std::vector<int64_t>>(node, 1);
+  layout.strides = constant<std::vector<int64_t>>(node, 2);
+  Geometry view;
+  view.dtype = constant<c10::ScalarType>(node, 3);
+  view.sizes = constant<std::vector<int64_t>>(node, 4);
+  view.strides = constant<std::vector<int64_t>>(node, 5);
+  view.offset = constant<int64_t>(node, 6);
+  view.conj = constant<bool>(node, 7);
+  view.neg = constant<bool>(node, 8);
+  view.wrapped_number = constant<bool>(node, 9);
+  layout.dtype = layout_of(*node.input(0)).dtype;
+  const auto run = [layout, view](c10::Stack& stack) {
+    stack.back() = strided_view(stack.back().toTensor(), layout, view);
+  };
+  return {run, 1};
+}
+
+Kernel empty_kernel(const JitNode& node) {
+  return {[layout = layout_of(*node.output())](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0};
+}
+
+Kernel generator_kernel(const JitNode& /*node*/) {
+  return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1};
+}
+
+Kernel list_kernel(const JitNode& node) {
+  const size_t count = node.inputs().size();
+  const auto run = [count,
+                    element = node.output()->type()->expectRef<c10::ListType>().getElementType()](c10::Stack& stack) {
+    c10::impl::GenericList list(element);
+    list.reserve(count);
+    for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+      list.push_back(std::move(stack[i]));
+    }
+    stack.resize(stack.size() - count);
+    stack.emplace_back(std::move(list));
+  };
+  return {run, count};
+}
+
+Kernel unpack_kernel(const JitNode& /*node*/) {
+  const auto run = [](c10::Stack& stack) {
+    const auto tensors = std::move(stack.back()).toTensorVector();
+    stack.pop_back();
+    stack.insert(stack.end(), tensors.begin(), tensors.end());
+  };
+  return {run, 1};
+}
+
+Kernel group_kernel(const JitNode& node) {
+  const auto text = constant<std::string>(node, 4);
+  auto program = kernels::parse(text);
+  TORCH_CHECK(program, "no tile program: ", text);
+  return {TileKernel(std::move(*program), static_cast<size_t>(constant<int64_t>(node, 3))), 3};
+}
+
+using Resolve = Kernel (*)(const JitNode&);
+
+Resolve find_runtime_op(c10::Symbol kind) {
+  static const auto* known = new std::unordered_map<c10::Symbol, Resolve>{
+      {c10::Symbol::fromQualString("lazyplug::own"), own_kernel},
+      {c10::Symbol::fromQualString("lazyplug::strided_view"), view_kernel},
+      {c10::Symbol::fromQualString("lazyplug::empty"), empty_kernel},
+      {c10::Symbol::fromQualString("lazyplug::generator"), generator_kernel},
+      {c10::Symbol::fromQualString("lazyplug::tile_program"), group_kernel},
+      {torch::jit::prim::ListConstruct, list_kernel},
+      {torch::jit::prim::ListUnpack, unpack_kernel},
+  };
+  const auto found = known->find(kind);
+  return found == known->end() ? nullptr : found->second;
+}
+
+} // namespace
+
+Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, const OpInfo*& op) {
+  op = nullptr;
+  if (const Resolve resolve = find_runtime_op(node.kind())) {
+    return resolve(node);
+  }
+  op = &find_op({node.kind(), overload_of(node)});
+  return {[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
+}
+
+bool hands_on_memory(const JitNode& node) {
+  static const auto own = c10::Symbol::fromQualString("lazyplug::own");
+  return node.kind() == own;
+}
+
+bool is_group(const JitNode& node) {
+  static const auto group = c10::Symbol::fromQualString("lazyplug::tile_program");
+  return node.kind() == group;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "lowering/ir/op_info.h"
+
+namespace lazyplug {
+
+// How a node is run: `run` takes the first `num_inputs` inputs from the stack and leaves the outputs there; the other
+// inputs are constants that it knows.
+struct Kernel {
+  std::function<void(c10::Stack&)> run;
+  size_t num_inputs = 0;
+};
+
+// The name of an op: "aten::add", interned, and its overload.
+struct OpKey {
+  c10::Symbol base;
+  std::string overload;
+  bool operator==(const OpKey&) const = default;
+};
+struct OpKeyHash {
+  size_t operator()(const OpKey& key) const {
+    return static_cast<size_t>(static_cast<c10::unique_t>(key.base)) * 31 + std::hash<std::string>()(key.overload);
+  }
+};
+using OpsByName = std::unordered_map<OpKey, const OpInfo*, OpKeyHash>;
+using FindOp = std::function<const OpInfo&(const OpKey&)>;
+
+// The kernel of a node that is no constant, from what stands in the node alone. `op` becomes the op that it calls, or
+// null if it is one of the runtime's own (lowering/runtime_ops.h).
+Kernel resolve_kernel(const torch::jit::Node& node, const FindOp& find_op, const OpInfo*& op);
+
+// Whether it is a lazyplug::own, which hands memory on even if what it holds has not been written as it should.
+bool hands_on_memory(const torch::jit::Node& node);
+// Whether it is a group of nodes.
+bool is_group(const torch::jit::Node& node);
+
+} // namespace lazyplug
