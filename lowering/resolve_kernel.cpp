@@ -1,6 +1,7 @@
 #include "lowering/resolve_kernel.h"
 
 #include "lowering/node_attributes.h"
+#include "lowering/out_variants.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
 
@@ -111,7 +112,11 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, const OpInfo*&
     return resolve(node);
   }
   op = &find_op({node.kind(), overload_of(node)});
-  return {[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
+  Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
+  if (const auto* variant = find_out_variant(*op)) {
+    kernel.run_into = [variant](c10::Stack& stack) { variant->callBoxed(stack); };
+  }
+  return kernel;
 }
 
 bool hands_on_memory(const JitNode& node) {

@@ -11,10 +11,12 @@
 namespace lazyplug {
 
 // How a node is run: `run` takes the first `num_inputs` inputs from the stack and leaves the outputs there; the other
-// inputs are constants that it knows.
+// inputs are constants that it knows. `run_into`, if there is one, takes a destination after the inputs, a tensor that
+// lies as the only output is to lie, and returns that; it may be one of the inputs.
 struct Kernel {
   std::function<void(c10::Stack&)> run;
   size_t num_inputs = 0;
+  std::function<void(c10::Stack&)> run_into = nullptr;
 };
 
 // The name of an op: "aten::add", interned, and its overload.

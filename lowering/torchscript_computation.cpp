@@ -3,6 +3,7 @@
 #include <c10/core/UndefinedTensorImpl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "common/config.h"
@@ -54,6 +55,13 @@ std::string describe_call(const torch::jit::Node* call, const char* name) {
   return std::string("while running ") + name + "(" + c10::Join(", ", operands) + ")";
 }
 
+std::function<void(c10::Stack&)> check_before(std::function<void(c10::Stack&)> run, SignaturePtr signature) {
+  return [run = std::move(run), signature = std::move(signature)](c10::Stack& stack) {
+    verify_arguments(*signature, stack);
+    run(stack);
+  };
+}
+
 FindOp find_among(const OpsByName& ops) {
   return [&ops](const OpKey& name) -> const OpInfo& { return *ops.at(name); };
 }
@@ -86,6 +94,7 @@ void TorchScriptComputation::add_nodes(const FindOp& find_op) {
   }
   name_calls();
   mark_last_reads();
+  find_donors();
   reads_ = {};
   promised_by_ = {};
   fresh_lists_ = {};
@@ -131,11 +140,11 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   const OpInfo* op = nullptr;
   Kernel kernel = resolve_kernel(*node, find_op, op);
   instruction.run = std::move(kernel.run);
+  instruction.run_into = std::move(kernel.run_into);
   if (const auto checked = checked_.find(node); checked != checked_.end()) {
-    instruction.run = [run = std::move(instruction.run), signature = checked->second](c10::Stack& stack) {
-      verify_arguments(*signature, stack);
-      run(stack);
-    };
+    for (auto* run : {&instruction.run, &instruction.run_into}) {
+      *run = *run ? check_before(std::move(*run), checked->second) : nullptr;
+    }
   }
   instruction.node = origin_of(*node);
   instruction.may_teach = !is_replaced(*node);
@@ -216,6 +225,28 @@ void TorchScriptComputation::mark_last_reads() {
       mark(reads[j]);
     }
   }
+}
+
+// Outputs may take the memory of inputs that nobody else needs.
+void TorchScriptComputation::find_donors() {
+  static Counter& changed = counter("PassChanged/destinations");
+  if (!is_pass_enabled("destinations")) {
+    return;
+  }
+  bool any_donor = false;
+  for (Instruction& instruction : instructions_) {
+    if (!instruction.run_into || instruction.promised.empty() || !instruction.promised[0]) {
+      continue;
+    }
+    for (uint32_t i = 0; i < instruction.reads.size(); ++i) {
+      const auto layout = geometry_of(*instruction.call->input(i)->type());
+      if (instruction.reads[i].kind == Read::Kind::kTake && layout == *instruction.promised[0]) {
+        instruction.donors.push_back(i);
+        any_donor = true;
+      }
+    }
+  }
+  changed.add(any_donor ? 1 : 0);
 }
 
 ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
@@ -311,7 +342,7 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
   }
   choose_threads(instruction, frame);
   const RunningOp running(instruction.call_name);
-  instruction.run(stack);
+  add_destination(instruction, stack) ? instruction.run_into(stack) : instruction.run(stack);
   keep_promises(instruction, frame);
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     if (instruction.used_outputs[i]) {
@@ -319,6 +350,26 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
     }
   }
   stack.clear();
+}
+
+// Whoever else holds a donor's memory would see it change.
+bool TorchScriptComputation::add_destination(const Instruction& instruction, c10::Stack& stack) {
+  for (const uint32_t donor : instruction.donors) {
+    if (!stack[donor].isTensor()) {
+      continue;
+    }
+    const at::Tensor& tensor = stack[donor].toTensor();
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    const Geometry& layout = *instruction.promised[0];
+    if (tensor.use_count() == 1 && layout.matches(impl) && impl.unsafe_storage().use_count() == 1 &&
+        impl.unsafe_storage().nbytes() == layout.extent_bytes() && impl.is_non_overlapping_and_dense_or_false()) {
+      // The counts are read relaxed: what other threads did with the memory comes before.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      stack.emplace_back(tensor);
+      return true;
+    }
+  }
+  return false;
 }
 
 // One for light calls; see there.

@@ -61,6 +61,8 @@ class TorchScriptComputation final : public Computation {
   };
   struct Instruction {
     std::function<void(c10::Stack&)> run;
+    std::function<void(c10::Stack&)> run_into; // see Kernel
+    c10::SmallVector<uint32_t, 2> donors;      // inputs that die here, and lie as the output
     c10::SmallVector<Read, 4> reads;
     uint32_t first_output; // registers of a node's outputs are consecutive
     c10::SmallVector<bool, 4> used_outputs;
@@ -85,12 +87,14 @@ class TorchScriptComputation final : public Computation {
   void add_constant(const torch::jit::Value& value, c10::IValue constant);
   bool fold_list(const torch::jit::Node& node);
   void mark_last_reads();
+  void find_donors();
 
   ComputationResult run_instructions(ComputationInputs inputs) const;
   ComputationResult run_and_verify(ComputationInputs inputs) const;
   Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
   void execute(const Instruction& instruction, Frame& frame) const;
+  static bool add_destination(const Instruction& instruction, c10::Stack& stack);
   static void choose_threads(const Instruction& instruction, Frame& frame);
   void execute_timed(const Instruction& instruction, Frame& frame) const;
   static void keep_promises(const Instruction& instruction, Frame& frame);

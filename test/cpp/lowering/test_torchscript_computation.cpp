@@ -197,6 +197,62 @@ TEST_F(TorchScriptComputationTest, RootsLiveOn) {
   EXPECT_EQ(Watched::alive(), 2);
 }
 
+// ---- destinations ----
+
+class Destinations : public TorchScriptComputationTest {
+ protected:
+  // The result of mul(leaf, leaf + leaf), and whether it lies in the memory of the leaf or of the sum.
+  bool takes_memory(at::Tensor leaf) {
+    const Value sum = add_add(trace, {a}, {a}, kPair);
+    const void* address = leaf.data_ptr();
+    std::vector<at::Tensor> leaves;
+    leaves.push_back(std::move(leaf));
+    const auto outputs = run(trace, add_mul(trace, {a}, {sum}, kPair), std::move(leaves));
+    EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({2.F, 8.F})));
+    return outputs[0].tensor.data_ptr() == address;
+  }
+};
+
+TEST_F(Destinations, ResultsTakeTheMemoryOfDyingOperands) {
+  EXPECT_TRUE(takes_memory(fresh_pair()));
+}
+
+TEST_F(Destinations, WhatSomebodyHoldsIsNotWritten) {
+  const at::Tensor leaf = fresh_pair();
+  takes_memory(leaf);
+  EXPECT_TRUE(at::equal(leaf, fresh_pair()));
+}
+
+TEST_F(Destinations, MemoryThatSomebodyHoldsIsNotWritten) {
+  at::Tensor leaf = fresh_pair();
+  const at::Tensor view = leaf.view({2, 1});
+  takes_memory(std::move(leaf));
+  EXPECT_TRUE(at::equal(view, fresh_pair().view({2, 1})));
+}
+
+TEST_F(Destinations, MemoryThatIsLargerIsNotTaken) {
+  EXPECT_FALSE(takes_memory(at::tensor({-1.F, 2.F, 3.F}).slice(0, 0, 2)));
+}
+
+TEST_F(Destinations, WhatIsReadLaterIsNotWritten) {
+  const Value sum = add_add(trace, {a}, {a}, kPair);
+  const Value product = add_mul(trace, {a}, {sum}, kPair);
+  std::vector<at::Tensor> leaves;
+  leaves.push_back(fresh_pair());
+  const auto outputs = run(trace, {product, a, sum}, std::move(leaves));
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({2.F, 8.F})));
+  EXPECT_TRUE(at::equal(outputs[1].tensor, fresh_pair()));
+  EXPECT_TRUE(at::equal(outputs[2].tensor, at::tensor({-2.F, 4.F})));
+}
+
+TEST_F(Destinations, AreAPassThatCanBeSwitchedOff) {
+  config().disabled_passes.set("destinations");
+  EXPECT_FALSE(takes_memory(fresh_pair()));
+  config().disabled_passes.set("");
+}
+
+// ---- donation ----
+
 TEST_F(TorchScriptComputationTest, DonatedLeafIsWrittenInPlace) {
   const Value once = add_add_(trace, {a}, {a});
   const Value twice = add_add_(trace, {once}, {once});
