@@ -31,6 +31,7 @@ OK, WARNING, ERROR = "ok", "WARNING", "ERROR"
 _NOTABLE_SETTINGS = {
     "launch_blocking": ("True", "every op runs alone, which is slow"),
     "verify_ir": ("True", "every graph is checked before it is compiled, which is slow"),
+    "verify_torchscript": ("True", "every graph runs twice, which is slow"),
     "debug": ("True", "the Python line of every op is kept, which is slow"),
     "fallback": ("error", "ops that cannot be recorded raise instead of running on the CPU"),
     "sync_debug": ("error", "reading a value raises"),
