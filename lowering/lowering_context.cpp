@@ -30,30 +30,31 @@ c10::TypePtr scalar_type(const c10::IValue& scalar) {
   return scalar.isBool() ? c10::TypePtr(c10::NumberType::get()) : c10::TypePtr(c10::ComplexType::get());
 }
 
-// Of kinds that are frequent: sizes, strides, flags.
-std::optional<Hash128> key_of_constant(const c10::IValue& value) {
-  enum class Tag : uint64_t { kNone, kBool, kInt, kInts };
-  const auto key = [](Tag tag, uint64_t word) {
-    return hash_combine(hash_combine({}, static_cast<uint64_t>(tag)), word);
-  };
-  if (value.isNone()) {
-    return key(Tag::kNone, 0);
-  }
-  if (value.isBool()) {
-    return key(Tag::kBool, value.toBool());
-  }
-  if (value.isInt()) {
-    return key(Tag::kInt, static_cast<uint64_t>(value.toInt()));
-  }
-  if (value.isIntList()) {
-    const auto list = value.toIntVector();
-    return hash_words(list.data(), list.size(), key(Tag::kInts, 0));
-  }
-  return std::nullopt;
+enum class ConstantTag : uint64_t { kNone, kBool, kInt, kInts };
+
+Hash128 key_of(ConstantTag tag, uint64_t word) {
+  return hash_combine(hash_combine({}, static_cast<uint64_t>(tag)), word);
 }
 
-std::vector<int64_t> ints(const c10::DimVector& dims) {
-  return {dims.begin(), dims.end()};
+Hash128 key_of(c10::IntArrayRef list) {
+  return hash_words(list.data(), list.size(), key_of(ConstantTag::kInts, 0));
+}
+
+// Of kinds that are frequent: sizes, strides, flags.
+std::optional<Hash128> key_of_constant(const c10::IValue& value) {
+  if (value.isNone()) {
+    return key_of(ConstantTag::kNone, 0);
+  }
+  if (value.isBool()) {
+    return key_of(ConstantTag::kBool, value.toBool());
+  }
+  if (value.isInt()) {
+    return key_of(ConstantTag::kInt, static_cast<uint64_t>(value.toInt()));
+  }
+  if (value.isIntList()) {
+    return key_of(value.toIntVector());
+  }
+  return std::nullopt;
 }
 
 // The inputs through which a call reads what it writes.
@@ -139,7 +140,7 @@ void LoweringContext::lower_empty(GraphNode& node) {
   const Geometry& layout = node.layout_of(0);
   auto* empty = add_node(
       kinds().empty,
-      {constant(static_cast<int64_t>(layout.dtype)), constant(ints(layout.sizes)), constant(ints(layout.strides))},
+      {constant(static_cast<int64_t>(layout.dtype)), constant_list(layout.sizes), constant_list(layout.strides)},
       1);
   result_of(node.output(0)) = empty->output()->setType(type_of(layout));
 }
@@ -267,8 +268,7 @@ LoweringContext::Owned LoweringContext::own_written_values(const GraphNode& node
 
 JitValue* LoweringContext::own_value(GraphValue value) {
   const Geometry& layout = value.layout();
-  auto* own =
-      add_node(kinds().own, {result_of(value), constant(ints(layout.sizes)), constant(ints(layout.strides))}, 1);
+  auto* own = add_node(kinds().own, {result_of(value), constant_list(layout.sizes), constant_list(layout.strides)}, 1);
   return own->output()->setType(type_of(layout));
 }
 
@@ -334,11 +334,11 @@ JitValue* LoweringContext::operand(const GraphUse& operand, const Owned& owned) 
   auto* strided = add_node(
       kinds().strided_view,
       {base,
-       constant(ints(layout.sizes)),
-       constant(ints(layout.strides)),
+       constant_list(layout.sizes),
+       constant_list(layout.strides),
        constant(static_cast<int64_t>(view.dtype)),
-       constant(ints(view.sizes)),
-       constant(ints(view.strides)),
+       constant_list(view.sizes),
+       constant_list(view.strides),
        constant(view.offset),
        constant(view.conj),
        constant(view.neg),
@@ -379,6 +379,12 @@ void LoweringContext::bind_outputs(GraphNode& node, JitNode* call, const Owned& 
   for (const auto& [written, replacement] : owned) {
     result_of(node.output(next++)) = replacement;
   }
+}
+
+// Without a list to look it up by.
+JitValue* LoweringContext::constant_list(c10::IntArrayRef list) {
+  auto& known = constants_[key_of(list)];
+  return known = known ? known : lowered_.graph->insertConstant(list.vec());
 }
 
 JitValue* LoweringContext::constant(const c10::IValue& value) {

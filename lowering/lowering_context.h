@@ -58,6 +58,7 @@ class LoweringContext {
 
   // The same for equal values: their nodes would be most of the graph.
   torch::jit::Value* constant(const c10::IValue& value);
+  torch::jit::Value* constant_list(c10::IntArrayRef list);
   const c10::TypePtr& type_of(const Geometry& geometry);
   torch::jit::Node* add_node(c10::Symbol kind, c10::ArrayRef<torch::jit::Value*> inputs, size_t num_outputs);
 

@@ -153,4 +153,14 @@ std::optional<Geometry> geometry_of(const c10::Type& type) {
   return geometry;
 }
 
+const Geometry* TypeGeometries::find(const c10::Type& type) {
+  const auto [known, is_new] = by_type_.try_emplace(&type, nullptr);
+  if (is_new) {
+    if (auto geometry = geometry_of(type)) {
+      known->second = add(std::move(*geometry));
+    }
+  }
+  return known->second;
+}
+
 } // namespace lazyplug

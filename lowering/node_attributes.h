@@ -2,7 +2,10 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <forward_list>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lowering/ir/trace.h"
@@ -46,5 +49,23 @@ std::string text_of(const torch::jit::Graph& graph);
 c10::TensorTypePtr type_of(const Geometry& geometry);
 // Null if the type is not that of tensors which lie in one way only.
 std::optional<Geometry> geometry_of(const c10::Type& type);
+
+// The geometries of a graph's types, each made once. They live as long as the table.
+class TypeGeometries {
+ public:
+  // Null if the type is not that of tensors which lie in one way only.
+  const Geometry* find(const c10::Type& type);
+  const Geometry* add(Geometry geometry) {
+    return &geometries_.emplace_front(std::move(geometry));
+  }
+  // No more types will be looked up.
+  void freeze() {
+    by_type_ = {};
+  }
+
+ private:
+  std::forward_list<Geometry> geometries_;
+  std::unordered_map<const c10::Type*, const Geometry*> by_type_;
+};
 
 } // namespace lazyplug

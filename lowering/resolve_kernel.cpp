@@ -1,6 +1,5 @@
 #include "lowering/resolve_kernel.h"
 
-#include "lowering/node_attributes.h"
 #include "lowering/out_variants.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
@@ -15,49 +14,43 @@ T constant(const JitNode& node, size_t input) {
   return torch::jit::toIValue(node.input(input))->to<T>();
 }
 
-Geometry layout_of(const torch::jit::Value& value) {
-  auto layout = geometry_of(*value.type());
+const Geometry* layout_of(const torch::jit::Value& value, TypeGeometries& geometries) {
+  const Geometry* layout = geometries.find(*value.type());
   TORCH_CHECK(layout, "the type of %", value.debugName(), " does not say how it lies");
-  return std::move(*layout);
+  return layout;
 }
 
-Kernel own_kernel(const JitNode& node) {
-  const auto run = [layout = layout_of(*node.output())](c10::Stack& stack) {
+Kernel own_kernel(const JitNode& node, TypeGeometries& geometries) {
+  const auto run = [layout = layout_of(*node.output(), geometries)](c10::Stack& stack) {
     // Moved off the stack, or the stack's own reference would forbid donation.
     at::Tensor base = std::move(stack.back()).toTensor();
-    stack.back() = own(std::move(base), layout);
+    stack.back() = own(std::move(base), *layout);
   };
   return {run, 1};
 }
 
-Kernel view_kernel(const JitNode& node) {
-  Geometry layout;
-  layout.sizes = constant<std::vector<int64_t>>(node, 1);
-  layout.strides = constant<std::vector<int64_t>>(node, 2);
-  Geometry view;
-  view.dtype = constant<c10::ScalarType>(node, 3);
-  view.sizes = constant<std::vector<int64_t>>(node, 4);
-  view.strides = constant<std::vector<int64_t>>(node, 5);
+Kernel view_kernel(const JitNode& node, TypeGeometries& geometries) {
+  Geometry view = *layout_of(*node.output(), geometries);
   view.offset = constant<int64_t>(node, 6);
   view.conj = constant<bool>(node, 7);
   view.neg = constant<bool>(node, 8);
   view.wrapped_number = constant<bool>(node, 9);
-  layout.dtype = layout_of(*node.input(0)).dtype;
-  const auto run = [layout, view](c10::Stack& stack) {
-    stack.back() = strided_view(stack.back().toTensor(), layout, view);
-  };
+  const auto run = [layout = layout_of(*node.input(0), geometries), view = geometries.add(std::move(view))](
+                       c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), *layout, *view); };
   return {run, 1};
 }
 
-Kernel empty_kernel(const JitNode& node) {
-  return {[layout = layout_of(*node.output())](c10::Stack& stack) { stack.emplace_back(empty(layout)); }, 0};
+Kernel empty_kernel(const JitNode& node, TypeGeometries& geometries) {
+  return {
+      [layout = layout_of(*node.output(), geometries)](c10::Stack& stack) { stack.emplace_back(empty(*layout)); },
+      0};
 }
 
-Kernel generator_kernel(const JitNode& /*node*/) {
+Kernel generator_kernel(const JitNode& /*node*/, TypeGeometries& /*geometries*/) {
   return {[](c10::Stack& stack) { stack.back() = seeded_generator(stack.back().toInt()); }, 1};
 }
 
-Kernel list_kernel(const JitNode& node) {
+Kernel list_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
   const size_t count = node.inputs().size();
   const auto run = [count,
                     element = node.output()->type()->expectRef<c10::ListType>().getElementType()](c10::Stack& stack) {
@@ -72,7 +65,7 @@ Kernel list_kernel(const JitNode& node) {
   return {run, count};
 }
 
-Kernel unpack_kernel(const JitNode& /*node*/) {
+Kernel unpack_kernel(const JitNode& /*node*/, TypeGeometries& /*geometries*/) {
   const auto run = [](c10::Stack& stack) {
     const auto tensors = std::move(stack.back()).toTensorVector();
     stack.pop_back();
@@ -81,14 +74,14 @@ Kernel unpack_kernel(const JitNode& /*node*/) {
   return {run, 1};
 }
 
-Kernel group_kernel(const JitNode& node) {
+Kernel group_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
   const auto text = constant<std::string>(node, 4);
   auto program = kernels::parse(text);
   TORCH_CHECK(program, "no tile program: ", text);
   return {TileKernel(std::move(*program), static_cast<size_t>(constant<int64_t>(node, 3))), 3};
 }
 
-using Resolve = Kernel (*)(const JitNode&);
+using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);
 
 Resolve find_runtime_op(c10::Symbol kind) {
   static const auto* known = new std::unordered_map<c10::Symbol, Resolve>{
@@ -106,10 +99,10 @@ Resolve find_runtime_op(c10::Symbol kind) {
 
 } // namespace
 
-Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, const OpInfo*& op) {
+Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries& geometries, const OpInfo*& op) {
   op = nullptr;
   if (const Resolve resolve = find_runtime_op(node.kind())) {
-    return resolve(node);
+    return resolve(node, geometries);
   }
   op = &find_op({node.kind(), overload_of(node)});
   Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};

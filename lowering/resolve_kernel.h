@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "lowering/ir/op_info.h"
+#include "lowering/node_attributes.h"
 
 namespace lazyplug {
 
@@ -33,9 +34,10 @@ struct OpKeyHash {
 using OpsByName = std::unordered_map<OpKey, const OpInfo*, OpKeyHash>;
 using FindOp = std::function<const OpInfo&(const OpKey&)>;
 
-// The kernel of a node that is no constant, from what stands in the node alone. `op` becomes the op that it calls, or
-// null if it is one of the runtime's own (lowering/runtime_ops.h).
-Kernel resolve_kernel(const torch::jit::Node& node, const FindOp& find_op, const OpInfo*& op);
+// The kernel of a node that is no constant, from what stands in the node alone. It lives no longer than `geometries`.
+// `op` becomes the op that it calls, or null if it is one of the runtime's own (lowering/runtime_ops.h).
+Kernel
+resolve_kernel(const torch::jit::Node& node, const FindOp& find_op, TypeGeometries& geometries, const OpInfo*& op);
 
 // Whether it is a lazyplug::own, which hands memory on even if what it holds has not been written as it should.
 bool hands_on_memory(const torch::jit::Node& node);

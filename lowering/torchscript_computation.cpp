@@ -62,6 +62,10 @@ std::function<void(c10::Stack&)> check_before(std::function<void(c10::Stack&)> r
   };
 }
 
+bool same_type(const c10::Type& a, const c10::Type& b) {
+  return &a == &b || a == b;
+}
+
 FindOp find_among(const OpsByName& ops) {
   return [&ops](const OpKey& name) -> const OpInfo& { return *ops.at(name); };
 }
@@ -82,7 +86,9 @@ void TorchScriptComputation::add_nodes(const FindOp& find_op) {
   for (const auto* input : graph_->inputs()) {
     add_register(input);
   }
-  for (const auto* node : graph_->nodes()) {
+  const auto nodes = graph_->nodes();
+  instructions_.reserve(std::distance(nodes.begin(), nodes.end()));
+  for (const auto* node : nodes) {
     if (node->kind() == torch::jit::prim::Constant) {
       add_constant(*node->output(), *torch::jit::toIValue(node->output()));
     } else if (!fold_list(*node)) {
@@ -96,7 +102,7 @@ void TorchScriptComputation::add_nodes(const FindOp& find_op) {
   mark_last_reads();
   find_donors();
   reads_ = {};
-  promised_by_ = {};
+  geometries_.freeze();
   fresh_lists_ = {};
   checked_ = {};
 }
@@ -138,7 +144,7 @@ bool TorchScriptComputation::fold_list(const torch::jit::Node& node) {
 void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const FindOp& find_op) {
   Instruction instruction;
   const OpInfo* op = nullptr;
-  Kernel kernel = resolve_kernel(*node, find_op, op);
+  Kernel kernel = resolve_kernel(*node, find_op, geometries_, op);
   instruction.run = std::move(kernel.run);
   instruction.run_into = std::move(kernel.run_into);
   if (const auto checked = checked_.find(node); checked != checked_.end()) {
@@ -180,12 +186,7 @@ void TorchScriptComputation::add_promises(const torch::jit::Node* node, Instruct
   instruction.first_fresh = list == fresh_lists_.end() ? 0 : list->second;
   uint32_t next = instruction.first_fresh;
   for (const auto* output : node->outputs()) {
-    const Geometry*& promised = promised_by_[output->type().get()];
-    if (!promised) {
-      if (auto geometry = geometry_of(*output->type())) {
-        promised = &promised_.emplace_front(std::move(*geometry));
-      }
-    }
+    const Geometry* promised = geometries_.find(*output->type());
     instruction.promised.push_back(promised);
     next += promised ? 1 : 0;
     if (output->type()->kind() == c10::TypeKind::ListType) {
@@ -239,8 +240,8 @@ void TorchScriptComputation::find_donors() {
       continue;
     }
     for (uint32_t i = 0; i < instruction.reads.size(); ++i) {
-      const auto layout = geometry_of(*instruction.call->input(i)->type());
-      if (instruction.reads[i].kind == Read::Kind::kTake && layout == *instruction.promised[0]) {
+      if (instruction.reads[i].kind == Read::Kind::kTake &&
+          same_type(*instruction.call->input(i)->type(), *instruction.call->output()->type())) {
         instruction.donors.push_back(i);
         any_donor = true;
       }

@@ -115,11 +115,10 @@ class TorchScriptComputation final : public Computation {
   size_t max_stack_ = 0; // that a call needs
   size_t num_ops_ = 0;
   // What instructions point to.
-  std::forward_list<Geometry> promised_;
+  TypeGeometries geometries_;
   std::forward_list<std::string> names_;
   // The others only while compiling.
   std::vector<Read> reads_;                                            // by number of the value
-  std::unordered_map<const c10::Type*, const Geometry*> promised_by_;  // these types
   std::unordered_map<const torch::jit::Value*, uint32_t> fresh_lists_; // the first fresh output that each holds
   std::unordered_map<const torch::jit::Node*, SignaturePtr> checked_;
 };

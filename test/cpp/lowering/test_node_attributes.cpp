@@ -95,5 +95,14 @@ TEST(LayoutTypes, AreThoseOfTheGeometry) {
   EXPECT_FALSE(geometry_of(*c10::ListType::ofTensors()));
 }
 
+TEST(TypeGeometries, AreMadeOnce) {
+  TypeGeometries geometries;
+  const auto type = type_of(floats({2, 3}));
+  const Geometry* geometry = geometries.find(*type);
+  EXPECT_EQ(*geometry, floats({2, 3}));
+  EXPECT_EQ(geometries.find(*type), geometry);
+  EXPECT_EQ(geometries.find(*c10::TensorType::get()), nullptr);
+}
+
 } // namespace
 } // namespace lazyplug

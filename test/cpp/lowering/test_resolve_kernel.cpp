@@ -28,6 +28,7 @@ class ResolveKernel : public testing::Test {
   }
 
   torch::jit::Graph graph_;
+  TypeGeometries geometries_;
   const OpInfo* op_ = nullptr;
 };
 
@@ -37,7 +38,7 @@ graph(%a : Tensor, %b : Tensor, %n : int):
   %c : Tensor = aten::add[overload="Tensor", origin=1](%a, %b, %n)
   return (%c)
 )");
-  const Kernel kernel = resolve_kernel(node, find_add, op_);
+  const Kernel kernel = resolve_kernel(node, find_add, geometries_, op_);
   EXPECT_EQ(op_->name(), "aten::add.Tensor");
   EXPECT_EQ(kernel.num_inputs, 3);
   c10::Stack stack = {at::ones({2}), at::ones({2}), 3};
@@ -54,7 +55,7 @@ graph():
   %c : Double(2, 3, strides=[1, 2]) = lazyplug::empty[origin=1](%dtype, %sizes, %strides)
   return (%c)
 )");
-  const Kernel kernel = resolve_kernel(node, find_add, op_);
+  const Kernel kernel = resolve_kernel(node, find_add, geometries_, op_);
   EXPECT_EQ(op_, nullptr);
   EXPECT_EQ(kernel.num_inputs, 0);
   c10::Stack stack;
@@ -71,7 +72,7 @@ graph(%a : Tensor, %n : int[], %s : int[]):
   return (%c)
 )");
   EXPECT_TRUE(hands_on_memory(node));
-  EXPECT_THROW(resolve_kernel(node, find_add, op_), c10::Error);
+  EXPECT_THROW(resolve_kernel(node, find_add, geometries_, op_), c10::Error);
 }
 
 } // namespace
