@@ -6,6 +6,7 @@
 #include "common/config.h"
 #include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
+#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {
@@ -77,20 +78,6 @@ std::vector<int64_t> written_inputs(const Signature& signature) {
   return inputs;
 }
 
-// The runtime's own.
-struct Kinds {
-  const c10::Symbol own = c10::Symbol::fromQualString("lazyplug::own");
-  const c10::Symbol strided_view = c10::Symbol::fromQualString("lazyplug::strided_view");
-  const c10::Symbol empty = c10::Symbol::fromQualString("lazyplug::empty");
-  const c10::Symbol generator = c10::Symbol::fromQualString("lazyplug::generator");
-  const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
-};
-
-const Kinds& kinds() {
-  static const Kinds kinds;
-  return kinds;
-}
-
 } // namespace
 
 LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
@@ -139,7 +126,7 @@ void LoweringContext::lower_node(GraphNode& node) {
 void LoweringContext::lower_empty(GraphNode& node) {
   const Geometry& layout = node.layout_of(0);
   auto* empty = add_node(
-      kinds().empty,
+      runtime_ops().empty,
       {constant(static_cast<int64_t>(layout.dtype)), constant_list(layout.sizes), constant_list(layout.strides)},
       1);
   result_of(node.output(0)) = empty->output()->setType(type_of(layout));
@@ -191,7 +178,7 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
   with_memory.insert(with_memory.end(), fresh.begin(), fresh.end());
   const kernels::Program program = group.program(with_memory);
   auto* call = add_node(
-      kinds().tile_program,
+      runtime_ops().tile_program,
       {group_tensors(group, given),
        group_numbers(group, /*lists=*/false),
        group_numbers(group, /*lists=*/true),
@@ -268,7 +255,8 @@ LoweringContext::Owned LoweringContext::own_written_values(const GraphNode& node
 
 JitValue* LoweringContext::own_value(GraphValue value) {
   const Geometry& layout = value.layout();
-  auto* own = add_node(kinds().own, {result_of(value), constant_list(layout.sizes), constant_list(layout.strides)}, 1);
+  auto* own =
+      add_node(runtime_ops().own, {result_of(value), constant_list(layout.sizes), constant_list(layout.strides)}, 1);
   return own->output()->setType(type_of(layout));
 }
 
@@ -332,7 +320,7 @@ JitValue* LoweringContext::operand(const GraphUse& operand, const Owned& owned) 
   const Geometry& layout = value.layout();
   const Geometry& view = *operand.view();
   auto* strided = add_node(
-      kinds().strided_view,
+      runtime_ops().strided_view,
       {base,
        constant_list(layout.sizes),
        constant_list(layout.strides),
@@ -352,7 +340,7 @@ JitValue* LoweringContext::list(c10::ArrayRef<JitValue*> elements, const c10::Ty
 }
 
 JitValue* LoweringContext::generator(JitValue* seed) {
-  auto* generator = add_node(kinds().generator, {seed}, 1);
+  auto* generator = add_node(runtime_ops().generator, {seed}, 1);
   generator->output()->setType(c10::OptionalType::create(c10::GeneratorType::get()));
   return generator->output();
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lowering/runtime_ops.h"
+
 namespace lazyplug {
 namespace {
 
@@ -16,8 +18,6 @@ struct Names {
   const c10::Symbol work = c10::Symbol::attr("work");
   const c10::Symbol ops = c10::Symbol::attr("ops");
   const c10::Symbol returns_views = c10::Symbol::attr("returns_views");
-  const c10::Symbol own = c10::Symbol::fromQualString("lazyplug::own");
-  const c10::Symbol strided_view = c10::Symbol::fromQualString("lazyplug::strided_view");
 };
 
 const Names& names() {
@@ -27,11 +27,11 @@ const Names& names() {
 
 void add_written(const JitValue& input, NodeId call, std::vector<const JitValue*>& written) {
   const JitNode& maker = *input.node();
-  if (maker.kind() == names().own && origin_of(maker) == call) {
+  if (maker.kind() == runtime_ops().own && origin_of(maker) == call) {
     if (std::find(written.begin(), written.end(), &input) == written.end()) {
       written.push_back(&input);
     }
-  } else if (maker.kind() == names().strided_view) {
+  } else if (maker.kind() == runtime_ops().strided_view) {
     add_written(*maker.input(0), call, written);
   } else if (maker.kind() == torch::jit::prim::ListConstruct) {
     for (const JitValue* element : maker.inputs()) {

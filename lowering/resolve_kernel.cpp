@@ -85,11 +85,11 @@ using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);
 
 Resolve find_runtime_op(c10::Symbol kind) {
   static const auto* known = new std::unordered_map<c10::Symbol, Resolve>{
-      {c10::Symbol::fromQualString("lazyplug::own"), own_kernel},
-      {c10::Symbol::fromQualString("lazyplug::strided_view"), view_kernel},
-      {c10::Symbol::fromQualString("lazyplug::empty"), empty_kernel},
-      {c10::Symbol::fromQualString("lazyplug::generator"), generator_kernel},
-      {c10::Symbol::fromQualString("lazyplug::tile_program"), group_kernel},
+      {runtime_ops().own, own_kernel},
+      {runtime_ops().strided_view, view_kernel},
+      {runtime_ops().empty, empty_kernel},
+      {runtime_ops().generator, generator_kernel},
+      {runtime_ops().tile_program, group_kernel},
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };
@@ -110,16 +110,6 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
     kernel.run_into = [variant](c10::Stack& stack) { variant->callBoxed(stack); };
   }
   return kernel;
-}
-
-bool hands_on_memory(const JitNode& node) {
-  static const auto own = c10::Symbol::fromQualString("lazyplug::own");
-  return node.kind() == own;
-}
-
-bool is_group(const JitNode& node) {
-  static const auto group = c10::Symbol::fromQualString("lazyplug::tile_program");
-  return node.kind() == group;
 }
 
 } // namespace lazyplug

@@ -39,9 +39,4 @@ using FindOp = std::function<const OpInfo&(const OpKey&)>;
 Kernel
 resolve_kernel(const torch::jit::Node& node, const FindOp& find_op, TypeGeometries& geometries, const OpInfo*& op);
 
-// Whether it is a lazyplug::own, which hands memory on even if what it holds has not been written as it should.
-bool hands_on_memory(const torch::jit::Node& node);
-// Whether it is a group of nodes.
-bool is_group(const torch::jit::Node& node);
-
 } // namespace lazyplug

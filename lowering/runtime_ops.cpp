@@ -25,6 +25,11 @@ at::Tensor arrange(const at::Tensor& tensor, const Geometry& layout) {
 
 } // namespace
 
+const RuntimeOps& runtime_ops() {
+  static const RuntimeOps ops;
+  return ops;
+}
+
 at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout) {
   TORCH_INTERNAL_ASSERT(
       tensor.scalar_type() == layout.dtype && tensor.sizes() == c10::IntArrayRef(layout.sizes),

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/interned_strings.h>
 
 #include "lowering/ir/geometry.h"
 
@@ -9,6 +10,16 @@
 // TorchScript op in the namespace `lazyplug`, so that a graph prints, and runs
 // on TorchScript's own interpreter, like any other.
 namespace lazyplug {
+
+// Their names.
+struct RuntimeOps {
+  const c10::Symbol own = c10::Symbol::fromQualString("lazyplug::own");
+  const c10::Symbol strided_view = c10::Symbol::fromQualString("lazyplug::strided_view");
+  const c10::Symbol empty = c10::Symbol::fromQualString("lazyplug::empty");
+  const c10::Symbol generator = c10::Symbol::fromQualString("lazyplug::generator");
+  const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
+};
+const RuntimeOps& runtime_ops();
 
 // The run-time layout check: kernels do not always return the strides that
 // their Meta kernels promised. Returns `tensor` itself if it lies as `layout`

@@ -22,9 +22,13 @@
 namespace lazyplug {
 namespace {
 
-c10::Symbol empty_kind() {
-  static const auto kind = c10::Symbol::fromQualString("lazyplug::empty");
-  return kind;
+bool is_group(const torch::jit::Node& node) {
+  return node.kind() == runtime_ops().tile_program;
+}
+
+// How many nodes of the graph it stands for.
+size_t num_ops_of(const torch::jit::Node& node, const OpInfo* op) {
+  return is_group(node) ? ops_of(node).size() : op || node.kind() == runtime_ops().empty ? 1 : 0;
 }
 
 bool is_tensor(const torch::jit::Value& value) {
@@ -155,7 +159,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   instruction.node = origin_of(*node);
   instruction.may_teach = !is_replaced(*node);
   instruction.work = work_of(*node);
-  instruction.hands_on_memory = hands_on_memory(*node);
+  instruction.hands_on_memory = node->kind() == runtime_ops().own;
   if (op || is_group(*node)) {
     instruction.call = node;
     instruction.call_name = op ? op->name().c_str() : names_.emplace_front(c10::Join(", ", ops_of(*node))).c_str();
@@ -166,9 +170,8 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(read_of(node->input(i)));
   }
-  const bool is_unpack = node->inputs().size() == 1 && fresh_lists_.count(node->input(0)) != 0;
-  if ((op || is_unpack) && !returns_views(*node)) {
-    add_promises(node, instruction);
+  if (const auto first = op ? std::optional(0U) : first_unpacked(*node); first && !returns_views(*node)) {
+    add_promises(*node, *first, instruction);
   }
   instruction.first_output = num_registers_;
   max_stack_ = std::max({max_stack_, kernel.num_inputs, node->outputs().size()});
@@ -176,22 +179,25 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
     instruction.used_outputs.push_back(output->hasUses());
     add_register(output);
   }
-  num_ops_ += is_group(*node) ? ops_of(*node).size() : op || node->kind() == empty_kind() ? 1 : 0;
+  num_ops_ += num_ops_of(*node, op);
   instructions_.push_back(std::move(instruction));
 }
 
+// If it unpacks what a call returns anew: the first fresh output that is in the list.
+std::optional<uint32_t> TorchScriptComputation::first_unpacked(const torch::jit::Node& node) const {
+  const auto list = node.kind() == torch::jit::prim::ListUnpack ? fresh_lists_.find(node.input()) : fresh_lists_.end();
+  return list == fresh_lists_.end() ? std::nullopt : std::make_optional(list->second);
+}
+
 // What a call returns anew lies as its type says. Lists are unpacked by a node of their own.
-void TorchScriptComputation::add_promises(const torch::jit::Node* node, Instruction& instruction) {
-  const auto list = node->inputs().size() == 1 ? fresh_lists_.find(node->input(0)) : fresh_lists_.end();
-  instruction.first_fresh = list == fresh_lists_.end() ? 0 : list->second;
-  uint32_t next = instruction.first_fresh;
-  for (const auto* output : node->outputs()) {
-    const Geometry* promised = geometries_.find(*output->type());
-    instruction.promised.push_back(promised);
-    next += promised ? 1 : 0;
+void TorchScriptComputation::add_promises(const torch::jit::Node& node, uint32_t first, Instruction& instruction) {
+  instruction.first_fresh = first;
+  for (const auto* output : node.outputs()) {
+    instruction.promised.push_back(geometries_.find(*output->type()));
+    first += instruction.promised.back() ? 1 : 0;
     if (output->type()->kind() == c10::TypeKind::ListType) {
-      fresh_lists_[output] = next;
-      next += output->hasUses() ? static_cast<uint32_t>(output->uses().front().user->outputs().size()) : 0;
+      fresh_lists_[output] = first;
+      first += output->hasUses() ? static_cast<uint32_t>(output->uses().front().user->outputs().size()) : 0;
     }
   }
 }

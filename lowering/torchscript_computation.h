@@ -82,7 +82,8 @@ class TorchScriptComputation final : public Computation {
   Read& read_of(const torch::jit::Value* value);
   void add_nodes(const FindOp& find_op);
   void add_instruction(const torch::jit::Node* node, const FindOp& find_op);
-  void add_promises(const torch::jit::Node* node, Instruction& instruction);
+  std::optional<uint32_t> first_unpacked(const torch::jit::Node& node) const;
+  void add_promises(const torch::jit::Node& node, uint32_t first, Instruction& instruction);
   void name_calls();
   void add_constant(const torch::jit::Value& value, c10::IValue constant);
   bool fold_list(const torch::jit::Node& node);

@@ -30,11 +30,10 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 // Memory that kernels leave as it is, or in part.
 bool is_uninitialized(const torch::jit::Value& value) {
-  static const auto empty = c10::Symbol::fromQualString("lazyplug::empty");
   static const auto lstm = c10::Symbol::fromQualString("aten::mkldnn_rnn_layer"); // its last result is a workspace
   static const auto ctc = c10::Symbol::fromQualString("aten::_ctc_loss");         // its second one is a table
   const auto kind = value.node()->kind();
-  return kind == empty || (kind == lstm && value.offset() == 3) || (kind == ctc && value.offset() == 1);
+  return kind == runtime_ops().empty || (kind == lstm && value.offset() == 3) || (kind == ctc && value.offset() == 1);
 }
 
 } // namespace

@@ -10,7 +10,7 @@
 namespace lazyplug {
 namespace {
 
-// Enters a storage that the trace does not know into a program of its own.
+// Enters a storage that the trace does not know into a slice.
 Value add_leaf(Trace& trace, const LazyStorageImpl& storage, c10::Storage memory, const c10::TensorImpl& tensor) {
   Geometry layout = Geometry::of_storage(tensor, storage.nbytes());
   at::Tensor data = memory ? make_cpu_tensor(std::move(memory), layout) : at::Tensor();

@@ -62,7 +62,6 @@ graph():
   kernel.run(stack);
   EXPECT_EQ(stack.at(0).toTensor().strides(), c10::IntArrayRef({1, 2}));
   EXPECT_EQ(stack.at(0).toTensor().scalar_type(), at::kDouble);
-  EXPECT_FALSE(hands_on_memory(node));
 }
 
 TEST_F(ResolveKernel, OwnNeedsToKnowTheLayout) {
@@ -71,7 +70,6 @@ graph(%a : Tensor, %n : int[], %s : int[]):
   %c : Tensor = lazyplug::own[origin=1](%a, %n, %s)
   return (%c)
 )");
-  EXPECT_TRUE(hands_on_memory(node));
   EXPECT_THROW(resolve_kernel(node, find_add, geometries_, op_), c10::Error);
 }
 
