@@ -230,7 +230,7 @@ class CallReader {
     if (value.isNone()) {
       add_word(kNoneTag);
     } else if (value.isInt()) {
-      add_word(static_cast<uint64_t>(value.toInt()));
+      read_int(static_cast<uint64_t>(value.toInt()));
     } else if (value.isBool()) {
       add_word(value.toBool() ? kTrueTag : kFalseTag); // 1 and True may make a difference
     } else if (value.isDouble()) {
@@ -245,6 +245,14 @@ class CallReader {
     } else {
       call_.obstacle = "a symbolic or opaque argument";
     }
+  }
+
+  // A number that looks like a tag is preceded by one of its own.
+  void read_int(uint64_t value) {
+    if (value - kNoneTag <= kIntTag - kNoneTag) {
+      add_word(kIntTag);
+    }
+    add_word(value);
   }
 
   void read_constant_list(const c10::IValue& value) {
@@ -295,6 +303,7 @@ class CallReader {
   static constexpr uint64_t kNoneTag = 0xffff'ffff'ffff'0001;
   static constexpr uint64_t kFalseTag = 0xffff'ffff'ffff'0002;
   static constexpr uint64_t kTrueTag = 0xffff'ffff'ffff'0003;
+  static constexpr uint64_t kIntTag = 0xffff'ffff'ffff'0004;
 
   Call call_;
   CallStorages storages_;

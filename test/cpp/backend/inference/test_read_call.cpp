@@ -6,6 +6,8 @@
 
 #include <c10/core/DefaultDtype.h>
 
+#include <set>
+
 namespace lazyplug {
 namespace {
 
@@ -118,6 +120,17 @@ TEST_F(CallTest, KeyTellsWhichOptionalArgumentsAreThere) {
   EXPECT_EQ(
       identity("aten::native_layer_norm", "", {x, shape, w, c10::IValue(), 1e-5}),
       identity("aten::native_layer_norm", "", {x, shape, w, at::Tensor(), 1e-5}));
+}
+
+TEST_F(CallTest, NoNumberLooksLikeNoneOrABool) {
+  std::set<std::pair<uint64_t, uint64_t>> keys;
+  for (int64_t dim = -65537; dim < -65529; ++dim) {
+    const Hash128 key = identity("aten::argmax", "", {x, dim, false});
+    keys.emplace(key.hi, key.lo);
+  }
+  const Hash128 none = identity("aten::argmax", "", {x, c10::IValue(), false});
+  keys.emplace(none.hi, none.lo);
+  EXPECT_EQ(keys.size(), 9);
 }
 
 TEST_F(CallTest, KeyKnowsWhereListsEnd) {
