@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/inference/shape_rules.h"
 #include "backend/ops/op_registry.h"
+#include "backend/ops/op_table.h"
 #include "lowering/runtime_ops.h"
 
 // The composite kernels that PyTorch has for devices without kernels of their own
@@ -70,6 +70,10 @@ int only_tensor(const OpInfo& op) {
     found = kind == ArgKind::kTensor ? static_cast<int>(i) : found;
   }
   return op.num_returns() == 1 && op.return_aliases()[0] == found ? found : -1;
+}
+
+const ShapeRule* shape_rule(const OpInfo& op) {
+  return OpTable::get().shape(op.handle().operator_name());
 }
 
 // The first kernel of all.

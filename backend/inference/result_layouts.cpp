@@ -7,25 +7,12 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
-#include <functional>
-#include <string>
-#include <unordered_map>
 
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
+namespace layout_rules {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
-
-struct Asked {
-  const Tensors& tensors; // stand-ins
-  c10::ArrayRef<c10::IValue> arguments;
-  const at::Tensor& result; // the Meta kernel's
-};
-
-// The strides of the CPU's result.
-using Layout = std::function<c10::DimVector(const Asked&)>;
 
 c10::DimVector in_format(c10::IntArrayRef sizes, at::MemoryFormat format) {
   switch (format) {
@@ -38,56 +25,61 @@ c10::DimVector in_format(c10::IntArrayRef sizes, at::MemoryFormat format) {
   }
 }
 
-c10::DimVector contiguous(const Asked& asked) {
-  return c10::contiguous_strides(asked.result.sizes());
+} // namespace
+
+c10::DimVector as_promised(const Answered& call) {
+  return c10::DimVector(call.result.strides());
 }
 
-// Like the operands of a loop over all of them together.
-c10::DimVector iterated(const Asked& asked) {
+c10::DimVector contiguous(const Answered& call) {
+  return c10::contiguous_strides(call.result.sizes());
+}
+
+c10::DimVector iterated(const Answered& call) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false);
   config.declare_static_dtype_and_device(at::kFloat, at::kMeta);
   config.add_owned_output(at::Tensor());
-  for (const at::Tensor& tensor : asked.tensors) {
+  for (const at::Tensor& tensor : call.tensors) {
     if (tensor.is_meta()) { // numbers stay on the CPU, and have no strides
       config.add_owned_const_input(tensor);
     }
   }
   const at::Tensor output = config.build().output();
-  return c10::DimVector(output.sizes() == asked.result.sizes() ? output.strides() : asked.result.strides());
+  return c10::DimVector(output.sizes() == call.result.sizes() ? output.strides() : call.result.strides());
 }
 
-// Like this tensor, if that is dense.
-Layout like(size_t tensor) {
-  return [tensor](const Asked& asked) {
-    const at::Tensor& model = asked.tensors[tensor];
+LayoutRule like(size_t tensor) {
+  return [tensor](const Answered& call) {
+    const at::Tensor& model = call.tensors[tensor];
     const bool dense = model.is_non_overlapping_and_dense();
     return dense ? c10::DimVector(model.strides())
                  : c10::DimVector(at::infer_dense_strides(model.sizes(), model.strides()));
   };
 }
 
-Layout in_format_of(size_t tensor) {
-  return [tensor](const Asked& asked) {
-    return in_format(asked.result.sizes(), asked.tensors[tensor].suggest_memory_format());
+LayoutRule in_format_of(size_t tensor) {
+  return [tensor](const Answered& call) {
+    return in_format(call.result.sizes(), call.tensors[tensor].suggest_memory_format());
   };
 }
 
-// The same for images of three dimensions. If they are no batch, another tensor may decide.
-Layout in_volume_format_of(size_t tensor, size_t without_batch) {
-  return [tensor, without_batch](const Asked& asked) {
-    if (asked.tensors[tensor].dim() != 4) {
-      return in_format(asked.result.sizes(), asked.tensors[tensor].suggest_memory_format());
+LayoutRule in_volume_format_of(size_t tensor, size_t without_batch) {
+  return [tensor, without_batch](const Answered& call) {
+    if (call.tensors[tensor].dim() != 4) {
+      return in_format(call.result.sizes(), call.tensors[tensor].suggest_memory_format());
     }
-    const at::Tensor batch = asked.tensors[without_batch].unsqueeze(0);
+    const at::Tensor batch = call.tensors[without_batch].unsqueeze(0);
     const bool last = !batch.is_contiguous() && batch.is_contiguous(at::MemoryFormat::ChannelsLast3d);
     auto strides = in_format(
-        asked.result.unsqueeze(0).sizes(),
+        call.result.unsqueeze(0).sizes(),
         last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous);
     strides.erase(strides.begin());
     return strides;
   };
 }
+
+namespace {
 
 // A CPU tensor that has no memory: for functions that look at geometries only.
 at::Tensor hollow(const at::Tensor& tensor) {
@@ -139,105 +131,59 @@ Library find_library(const at::Tensor& input, const at::Tensor& weight, const c1
 
 // The library that computes the convolution. `input` is one of the call's
 // tensors, followed by the weight; `stride` the first of its numbers.
-Library library_of(const Asked& asked, size_t input, size_t stride) {
-  const at::Tensor& image = asked.tensors[input];
-  const at::Tensor weight = hollow(asked.tensors[input + 1]);
-  return find_library(hollow(image.dim() == 3 ? image.contiguous() : image), weight, &asked.arguments[stride]);
+Library library_of(const Answered& call, size_t input, size_t stride) {
+  const at::Tensor& image = call.tensors[input];
+  const at::Tensor weight = hollow(call.tensors[input + 1]);
+  return find_library(hollow(image.dim() == 3 ? image.contiguous() : image), weight, &call.arguments[stride]);
 }
 
 // Of a result that was computed in two dimensions.
-c10::DimVector back_in_one_dimension(c10::DimVector strides, const Asked& asked) {
-  if (asked.result.dim() == 3) {
+c10::DimVector back_in_one_dimension(c10::DimVector strides, const Answered& call) {
+  if (call.result.dim() == 3) {
     strides.erase(strides.begin() + 2);
   }
   return strides;
 }
 
-Layout convolved(size_t input, size_t stride) {
-  return [input, stride](const Asked& asked) {
-    const Library library = library_of(asked, input, stride);
-    return back_in_one_dimension(in_format(in_two_dimensions(asked.result).sizes(), library.format), asked);
+} // namespace
+
+LayoutRule convolved(size_t input, size_t stride) {
+  return [input, stride](const Answered& call) {
+    const Library library = library_of(call, input, stride);
+    return back_in_one_dimension(in_format(in_two_dimensions(call.result).sizes(), library.format), call);
   };
 }
 
 // oneDNN converts the gradient. The others make it like the weight, which they
 // convert; that does nothing to one that is in several formats at once.
-Layout convolved_weight(size_t input, size_t stride) {
-  return [input, stride](const Asked& asked) {
+LayoutRule convolved_weight(size_t input, size_t stride) {
+  return [input, stride](const Answered& call) {
     using at::native::ConvBackend;
-    const Library library = library_of(asked, input, stride);
-    const at::Tensor weight = in_two_dimensions(asked.tensors[input + 1]);
+    const Library library = library_of(call, input, stride);
+    const at::Tensor weight = in_two_dimensions(call.tensors[input + 1]);
     const bool converted = library.backend == ConvBackend::Mkldnn || library.backend == ConvBackend::MkldnnTranspose;
     const bool as_it_is = !converted && weight.is_contiguous(library.format);
     auto strides = as_it_is ? c10::DimVector(weight.strides()) : in_format(weight.sizes(), library.format);
-    return back_in_one_dimension(std::move(strides), asked);
+    return back_in_one_dimension(std::move(strides), call);
   };
 }
 
-// By op, without overload: how its results lie.
-const std::unordered_map<std::string, std::vector<Layout>>& table() {
-  static const auto* rows = new std::unordered_map<std::string, std::vector<Layout>>{
-      // Tagged as pointwise, but their results are not those of one loop.
-      {"aten::clone", {}},
-      {"aten::masked_fill", {}},
-      // Not tagged, but they are.
-      {"aten::floor_divide", {iterated}},
-      {"aten::hardswish_backward", {iterated}},
-      {"aten::hardtanh_backward", {iterated}},
-      {"aten::hardsigmoid_backward", {iterated}},
-      {"aten::hardshrink_backward", {iterated}},
-      {"aten::softshrink_backward", {iterated}},
-      {"aten::softplus_backward", {iterated}},
-      {"aten::elu_backward", {iterated}},
-      // Activations and losses.
-      {"aten::log_sigmoid_forward", {contiguous, contiguous}},
-      {"aten::glu_backward", {contiguous}},
-      {"aten::binary_cross_entropy", {like(0)}},
-      {"aten::binary_cross_entropy_backward", {like(1)}},
-      {"aten::mse_loss_backward", {contiguous}},
-      {"aten::huber_loss_backward", {contiguous}},
-      {"aten::smooth_l1_loss_backward", {contiguous}},
-      {"aten::nll_loss2d_forward", {contiguous, contiguous}},
-      // Normalizations.
-      {"aten::batch_norm_backward", {in_format_of(1)}},
-      {"aten::native_batch_norm_backward", {in_format_of(1)}},
-      {"aten::native_group_norm_backward", {in_format_of(1)}},
-      {"aten::native_layer_norm_backward", {contiguous, contiguous, contiguous}},
-      // Images.
-      {"aten::convolution", {convolved(0, 3)}},
-      {"aten::convolution_backward", {convolved(1, 4), convolved_weight(1, 4)}},
-      {"aten::col2im", {contiguous}},
-      {"aten::max_pool3d_with_indices", {in_volume_format_of(0, 0), in_volume_format_of(0, 0)}},
-      {"aten::max_pool3d_with_indices_backward", {in_volume_format_of(1, 0)}},
-      {"aten::reflection_pad2d", {in_format_of(0)}},
-      {"aten::reflection_pad3d", {in_format_of(0)}},
-      {"aten::replication_pad2d", {in_format_of(0)}},
-      {"aten::replication_pad3d", {in_format_of(0)}},
-      {"aten::reflection_pad2d_backward", {in_format_of(1)}},
-      {"aten::reflection_pad3d_backward", {in_format_of(1)}},
-      {"aten::replication_pad2d_backward", {in_format_of(1)}},
-      {"aten::replication_pad3d_backward", {in_format_of(1)}},
-      {"aten::pixel_shuffle", {in_format_of(0)}},
-      {"aten::pixel_unshuffle", {in_format_of(0)}},
-      {"aten::channel_shuffle", {in_format_of(0)}},
-      // Orders.
-      {"aten::sort", {like(0), like(0)}},
-  };
-  return *rows;
-}
+} // namespace layout_rules
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
 
 bool loops_over_several(const OpInfo& op, const Tensors& tensors) {
   const auto defined = [](const at::Tensor& tensor) { return tensor.defined(); };
   return op.handle().hasTag(at::Tag::pointwise) && std::count_if(tensors.begin(), tensors.end(), defined) > 1;
 }
 
-const std::vector<Layout>& layouts_of(const OpInfo& op, const Tensors& tensors, bool knows_loops) {
-  static const std::vector<Layout> as_promised;
-  static const std::vector<Layout> pointwise = {iterated};
-  const auto found = table().find(op.base_name());
-  return found != table().end()                            ? found->second
-         : !knows_loops && loops_over_several(op, tensors) ? pointwise
-                                                           : as_promised;
+const std::vector<LayoutRule>& layouts_of(const OpInfo& op, const Tensors& tensors, bool knows_loops) {
+  static const std::vector<LayoutRule> none;
+  static const std::vector<LayoutRule> loop = {layout_rules::iterated};
+  const auto* known = OpTable::get().layouts(op.handle().operator_name());
+  return known ? *known : !knows_loops && loops_over_several(op, tensors) ? loop : none;
 }
 
 // Meta kernels may return what the call does not ask for.

@@ -3,6 +3,7 @@
 #include <ATen/core/stack.h>
 
 #include "backend/inference/read_call.h"
+#include "backend/ops/op_table.h"
 
 namespace lazyplug {
 
@@ -17,5 +18,28 @@ void lay_out_as_cpu(
     const std::vector<at::Tensor>& tensors,
     bool knows_loops,
     c10::Stack* results);
+
+// The rules that the table of ops (backend/registration/op_table.cpp) refers to.
+// Numbers are places among the call's tensors, unless they are said to be arguments.
+namespace layout_rules {
+
+// As the Meta kernel has it: of ops that are tagged as pointwise, but are not one loop.
+c10::DimVector as_promised(const Answered& call);
+c10::DimVector contiguous(const Answered& call);
+// Like the operands of a loop over all of them together, as ops are that are tagged
+// as pointwise.
+c10::DimVector iterated(const Answered& call);
+// Like this tensor, if that is dense.
+LayoutRule like(size_t tensor);
+// In this tensor's memory format.
+LayoutRule in_format_of(size_t tensor);
+// The same for images of three dimensions. If they are no batch, another tensor may decide.
+LayoutRule in_volume_format_of(size_t tensor, size_t without_batch);
+// Of a convolution, whose weight follows the input: the result, and the weight's
+// gradient. `stride` is an argument, the first of the numbers.
+LayoutRule convolved(size_t input, size_t stride);
+LayoutRule convolved_weight(size_t input, size_t stride);
+
+} // namespace layout_rules
 
 } // namespace lazyplug

@@ -9,13 +9,9 @@
 #include <ATen/ops/roll_native.h>
 
 #include <algorithm>
-#include <string>
-#include <unordered_map>
 
-namespace lazyplug {
+namespace lazyplug::shape_rules {
 namespace {
-
-using Arguments = c10::ArrayRef<c10::IValue>;
 
 at::Tensor make(c10::IntArrayRef sizes, const at::Tensor& like, std::optional<at::ScalarType> dtype = std::nullopt) {
   return at::empty(sizes, like.options().dtype(dtype.value_or(like.scalar_type())));
@@ -29,9 +25,9 @@ at::Tensor optional_tensor(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-// ---- Elementwise ----
+} // namespace
 
-using DtypeRule = at::ScalarType (*)(Arguments);
+// ---- Elementwise ----
 
 at::ScalarType first_dtype(Arguments arguments) {
   return arguments[0].toTensor().scalar_type();
@@ -77,6 +73,8 @@ at::ScalarType complex_dtype(Arguments arguments) {
   return c10::toComplexType(first_dtype(arguments));
 }
 
+namespace {
+
 at::Tensor looped(Arguments arguments, at::ScalarType dtype) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false);
@@ -92,8 +90,9 @@ at::Tensor looped(Arguments arguments, at::ScalarType dtype) {
   return output;
 }
 
-// A loop over all tensors together.
-ShapeRule loop(DtypeRule dtype = first_dtype) {
+} // namespace
+
+ShapeRule loop(DtypeRule dtype) {
   return [dtype](Arguments arguments) { return c10::Stack{looped(arguments, dtype(arguments))}; };
 }
 
@@ -101,7 +100,6 @@ c10::Stack looped_twice(Arguments arguments) {
   return {looped(arguments, first_dtype(arguments)), looped(arguments, first_dtype(arguments))};
 }
 
-// A loss of two tensors of the same sizes, not reduced if the argument says so.
 ShapeRule loss(size_t reduction) {
   return [reduction](Arguments arguments) {
     const at::Tensor& input = arguments[0].toTensor();
@@ -111,7 +109,6 @@ ShapeRule loss(size_t reduction) {
   };
 }
 
-// Results that have the sizes and dtypes of these arguments, and are contiguous.
 ShapeRule like(std::vector<size_t> arguments) {
   return [indices = std::move(arguments)](Arguments arguments) {
     c10::Stack results;
@@ -122,7 +119,6 @@ ShapeRule like(std::vector<size_t> arguments) {
   };
 }
 
-// Results that lie like these arguments.
 ShapeRule preserve(std::vector<size_t> arguments) {
   return [indices = std::move(arguments)](Arguments arguments) {
     c10::Stack results;
@@ -134,6 +130,8 @@ ShapeRule preserve(std::vector<size_t> arguments) {
 }
 
 // ---- Reductions ----
+
+namespace {
 
 std::vector<int64_t> reduced(const at::Tensor& tensor, const c10::IValue& dims, bool keep) {
   std::vector<int64_t> sizes = tensor.sizes().vec();
@@ -153,24 +151,21 @@ std::vector<int64_t> reduced(const at::Tensor& tensor, const c10::IValue& dims, 
   return sizes;
 }
 
-// Of sums; the last argument may tell another.
+} // namespace
+
 at::ScalarType dtype_of_sum(Arguments arguments) {
   const auto own = first_dtype(arguments);
   const auto summed = c10::isIntegralType(own, /*includeBool=*/true) ? at::kLong : own;
   return arguments.back().toOptional<at::ScalarType>().value_or(summed);
 }
 
-// One number.
-ShapeRule number(DtypeRule dtype = first_dtype) {
+ShapeRule number(DtypeRule dtype) {
   return [dtype](Arguments arguments) {
     TORCH_CHECK(arguments[0].toTensor().numel() != 0);
     return c10::Stack{make({}, arguments[0].toTensor(), dtype(arguments))};
   };
 }
 
-constexpr size_t kNeverKept = SIZE_MAX;
-
-// As many results as there are dtypes.
 ShapeRule reduce(size_t dims, size_t keep, std::vector<DtypeRule> dtypes) {
   return [dims, keep, dtypes = std::move(dtypes)](Arguments arguments) {
     const at::Tensor& input = arguments[0].toTensor();
@@ -190,10 +185,14 @@ at::ScalarType index_dtype(Arguments /*arguments*/) {
 
 // ---- Normalizations ----
 
+namespace {
+
 // Of the statistics, which are computed like the parameters.
 at::ScalarType parameter_dtype(const at::Tensor& input, const at::Tensor& weight) {
   return weight.defined() && weight.scalar_type() != input.scalar_type() ? at::kFloat : input.scalar_type();
 }
+
+} // namespace
 
 c10::Stack layer_norm(Arguments arguments) {
   const at::Tensor& input = arguments[0].toTensor();
@@ -213,9 +212,13 @@ c10::Stack layer_norm(Arguments arguments) {
   return {contiguous_like(input), make(statistics, input, dtype), make(statistics, input, dtype)};
 }
 
+namespace {
+
 at::Tensor like_or_none(const at::Tensor& tensor) {
   return tensor.defined() ? contiguous_like(tensor) : at::Tensor();
 }
+
+} // namespace
 
 c10::Stack layer_norm_backward(Arguments arguments) {
   return {
@@ -260,6 +263,8 @@ c10::Stack weight_norm(Arguments arguments) {
 
 // ---- Images ----
 
+namespace {
+
 // `convolution` itself has them all.
 struct Convolution {
   Convolution(const at::Tensor& input, const at::Tensor& weight, Arguments numbers)
@@ -297,6 +302,8 @@ struct Convolution {
   int64_t groups;
 };
 
+} // namespace
+
 c10::Stack convolution(Arguments arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
@@ -316,6 +323,8 @@ c10::Stack convolution_backward(Arguments arguments) {
   return {contiguous_like(input), contiguous_like(weight), make({gradient.size(1)}, weight)};
 }
 
+namespace {
+
 int64_t num_windows(const at::Tensor& image, const Arguments& numbers) {
   const auto kernel = numbers[0].toIntVector();
   const auto dilation = numbers[1].toIntVector();
@@ -329,6 +338,8 @@ int64_t num_windows(const at::Tensor& image, const Arguments& numbers) {
   TORCH_CHECK(product > 0);
   return product;
 }
+
+} // namespace
 
 c10::Stack windows(Arguments arguments) {
   const at::Tensor& image = arguments[0].toTensor();
@@ -407,11 +418,15 @@ c10::Stack ctc_loss(Arguments arguments) {
 
 // ---- Attention ----
 
+namespace {
+
 // Computed with the heads next to the channels.
 at::Tensor with_heads_inside(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.dim() == 4);
   return make({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor).transpose(1, 2);
 }
+
+} // namespace
 
 c10::Stack attention(Arguments arguments) {
   const at::Tensor& query = arguments[0].toTensor();
@@ -485,7 +500,6 @@ c10::Stack drawn(Arguments arguments) {
 
 // ---- Writes ----
 
-// The second tensor is broadcast to the first.
 c10::Stack broadcast(Arguments arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   TORCH_CHECK(at::infer_size(self.sizes(), arguments[1].toTensor().sizes()) == self.sizes());
@@ -497,7 +511,6 @@ c10::Stack masked(Arguments arguments) {
   return broadcast(arguments);
 }
 
-// Kernels check where they write only when they do.
 c10::Stack written(Arguments arguments) {
   return {arguments[0]};
 }
@@ -513,118 +526,4 @@ c10::Stack product(Arguments arguments) {
   return {make({}, first)};
 }
 
-const std::unordered_map<std::string, ShapeRule>& table() {
-  static const auto* rules = new std::unordered_map<std::string, ShapeRule>{
-      {"aten::relu", loop()},
-      {"aten::abs", loop(real_dtype)},
-      {"aten::angle", loop(only_floating_dtype)},
-      {"aten::logit", loop(floating_dtype)},
-      {"aten::hardtanh", loop()},
-      {"aten::hardtanh_backward", loop()},
-      {"aten::hardswish", loop()},
-      {"aten::hardswish_backward", loop()},
-      {"aten::mish_backward", loop()},
-      {"aten::_prelu_kernel", loop()},
-      {"aten::_prelu_kernel_backward", looped_twice},
-      {"aten::native_dropout_backward", loop(inexact_dtype)},
-      {"aten::nan_to_num", loop()},
-      {"aten::isnan", loop(boolean)},
-      {"aten::logical_not", loop(boolean)},
-      {"aten::logical_and", loop(boolean)},
-      {"aten::logical_or", loop(boolean)},
-      {"aten::logical_xor", loop(boolean)},
-      {"aten::where.self", loop(dtype_of_choices)},
-      {"aten::floor_divide", loop(common_dtype)},
-      {"aten::complex", loop(complex_dtype)},
-      {"aten::polar", loop(complex_dtype)},
-      {"aten::flip", preserve({0})},
-      {"aten::log_sigmoid_forward", like({0, 0})},
-      {"aten::log_sigmoid_backward", preserve({0})},
-      {"aten::glu_backward", like({1})},
-      {"aten::dot", product},
-      // Losses.
-      {"aten::binary_cross_entropy", loss(3)},
-      {"aten::binary_cross_entropy_backward", preserve({1})},
-      {"aten::huber_loss", loss(2)},
-      {"aten::mse_loss_backward", like({1})},
-      {"aten::nll_loss2d_forward", loss_of_images},
-      {"aten::nll_loss2d_backward", preserve({1})},
-      {"aten::_ctc_loss", ctc_loss},
-      {"aten::_ctc_loss_backward", like({1})},
-      // Reductions.
-      {"aten::prod", number(dtype_of_sum)},
-      {"aten::nansum", reduce(1, 2, {dtype_of_sum})},
-      {"aten::max", number()},
-      {"aten::min", number()},
-      {"aten::median", number()},
-      {"aten::nanmedian", number()},
-      {"aten::count_nonzero", reduce(1, kNeverKept, {index_dtype})},
-      {"aten::var.correction", reduce(1, 3, {inexact_real_dtype})},
-      {"aten::std.correction", reduce(1, 3, {inexact_real_dtype})},
-      {"aten::var_mean.correction", reduce(1, 3, {inexact_real_dtype, inexact_dtype})},
-      {"aten::std_mean.correction", reduce(1, 3, {inexact_real_dtype, inexact_dtype})},
-      {"aten::logsumexp", reduce(1, 2, {inexact_dtype})},
-      {"aten::median.dim", reduce(1, 2, {first_dtype, index_dtype})},
-      {"aten::nanmedian.dim", reduce(1, 2, {first_dtype, index_dtype})},
-      {"aten::mode", reduce(1, 2, {first_dtype, index_dtype})},
-      {"aten::kthvalue", reduce(2, 3, {first_dtype, index_dtype})},
-      // Normalizations.
-      {"aten::native_layer_norm", layer_norm},
-      {"aten::native_layer_norm_backward", layer_norm_backward},
-      {"aten::native_group_norm", group_norm},
-      {"aten::native_group_norm_backward", group_norm_backward},
-      {"aten::native_batch_norm_backward", batch_norm_backward},
-      {"aten::_weight_norm_interface", weight_norm},
-      {"aten::_weight_norm_interface_backward", like({1, 2})},
-      // Images.
-      {"aten::convolution", convolution},
-      {"aten::convolution_backward", convolution_backward},
-      {"aten::_adaptive_avg_pool2d", adaptive_average},
-      {"aten::_adaptive_avg_pool2d_backward", adaptive_average_backward},
-      {"aten::im2col", windows},
-      {"aten::col2im", image_of_windows},
-      {"aten::reflection_pad2d", reflected},
-      {"aten::max_pool3d_with_indices_backward", like({1})},
-      {"aten::reflection_pad2d_backward", like({1})},
-      {"aten::replication_pad2d_backward", like({1})},
-      {"aten::grid_sampler_2d", sampled_grid},
-      {"aten::grid_sampler_2d_backward", like({1, 2})},
-      // Attention.
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
-      // Tables and indices.
-      {"aten::index_select", selected},
-      {"aten::take", taken},
-      {"aten::roll", rolled},
-      {"aten::repeat", repeated},
-      {"aten::embedding_dense_backward", embedding_gradient},
-      {"aten::repeat_interleave.Tensor", repeats},
-      {"aten::searchsorted.Tensor", places_of(1, 2)},
-      {"aten::bucketize.Tensor", places_of(0, 2)},
-      {"aten::multinomial", drawn},
-      // Writes.
-      {"aten::masked_fill_.Scalar", masked},
-      {"aten::masked_fill_.Tensor", masked},
-      {"aten::copy_", broadcast},
-      {"aten::logical_and_", broadcast},
-      {"aten::logical_or_", broadcast},
-      {"aten::logical_xor_", broadcast},
-      {"aten::index_put_", written},
-      {"aten::_index_put_impl_", written},
-      {"aten::put_", written},
-      {"aten::_amp_foreach_non_finite_check_and_unscale_", nothing},
-      {"aten::_fused_sgd_", nothing},
-      {"aten::_fused_adam_", nothing},
-      {"aten::_fused_adamw_", nothing},
-  };
-  return *rules;
-}
-
-} // namespace
-
-const ShapeRule* shape_rule(const OpInfo& op) {
-  const auto found = table().find(op.name());
-  return found == table().end() ? nullptr : &found->second;
-}
-
-} // namespace lazyplug
+} // namespace lazyplug::shape_rules

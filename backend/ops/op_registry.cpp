@@ -1,14 +1,36 @@
 #include "backend/ops/op_registry.h"
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "backend/ops/op_traits.h"
+#include "backend/ops/op_table.h"
 #include "common/fork_safe_mutex.h"
 
 namespace lazyplug {
 namespace {
+
+// Namespaces of ops that PyTorch brings along.
+constexpr std::string_view kOwnNamespaces[] = {
+    "aten",
+    "lazyplug",
+    "prims",
+    "quantized",
+    "_quantized",
+    "quantized_decomposed",
+    "mkldnn",
+    "onednn",
+    "inductor",
+    "c10d",
+    "_c10d_functional",
+};
+
+// True for ops of other libraries. Of PyTorch's own, all that do have a row.
+bool numbers_may_decide_shapes(const c10::OperatorName& name) {
+  const auto own = name.getNamespace();
+  return !own || std::find(std::begin(kOwnNamespaces), std::end(kOwnNamespaces), *own) == std::end(kOwnNamespaces);
+}
 
 class OpRegistry {
  public:
@@ -67,7 +89,7 @@ class OpRegistry {
   OpRegistry() : registration_(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>())) {}
 
   OpTraits traits(const c10::OperatorName& name) {
-    OpTraits traits = traits_of(name);
+    OpTraits traits = OpTable::get().traits(name);
     const ForkSafeLock lock(mutex_);
     traits.scalars_are_constants |= numbers_may_decide_shapes(name) && numbers_are_inputs_.count(name.name) == 0 &&
                                     numbers_are_inputs_.count(c10::toString(name)) == 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/ops/op_registry.h"
-#include "backend/ops/op_traits.h"
+#include "backend/ops/op_table.h"
 
 namespace lazyplug {
 namespace {
@@ -34,7 +34,8 @@ bool draws_from_our_generator(const OpInfo& op) {
 } // namespace
 
 bool is_traced(const c10::OperatorHandle& handle) {
-  if (!has_kernel_to_run(handle) || handle.hasTag(at::Tag::inplace_view) || is_left_alone(handle.operator_name())) {
+  const bool is_left_alone = OpTable::get().is_left_alone(handle.operator_name());
+  if (!has_kernel_to_run(handle) || handle.hasTag(at::Tag::inplace_view) || is_left_alone) {
     return false;
   }
   const OpInfo& op = op_info(handle);

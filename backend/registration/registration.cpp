@@ -10,12 +10,14 @@
 #include "backend/native/kernels.h"
 #include "backend/native/recurrent.h"
 #include "backend/ops/op_registry.h"
+#include "backend/ops/op_table.h"
 #include "backend/ops/traced_ops.h"
 #include "backend/recording/fast_ops.h"
 #include "backend/recording/tracer.h"
 #include "backend/registration/autocast.h"
 #include "backend/registration/collectives.h"
 #include "backend/registration/non_strided_ops.h"
+#include "backend/registration/op_table.h"
 #include "device/callbacks.h"
 #include "device/runtime.h"
 
@@ -25,7 +27,7 @@ namespace {
 
 void register_traced_ops(torch::Library& library) {
   for (const c10::OperatorHandle& op : aten_ops()) {
-    if (is_traced(op) && !is_fast_op(op.operator_name())) {
+    if (is_traced(op) && !OpTable::get().fast(op.operator_name())) {
       library.impl(
           c10::toString(op.operator_name()).c_str(),
           torch::CppFunction::makeFromBoxedKernel(
@@ -33,6 +35,12 @@ void register_traced_ops(torch::Library& library) {
     }
   }
 }
+
+// First of all: the blocks below describe ops.
+const bool op_table_is_installed = [] {
+  OpTable::install(op_rows());
+  return true;
+}();
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_lazy_storage();

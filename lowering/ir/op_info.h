@@ -28,8 +28,8 @@ struct ArgInfo {
   bool out;     // an out= argument, which the call may resize
 };
 
-// Facts about an op that its schema does not tell. Rows of such facts stand in
-// backend/ops/op_traits.cpp, each with its reason.
+// Facts about an op that its schema does not tell. They stand in the table in
+// backend/registration/op_table.cpp, each with its reason.
 struct OpTraits {
   // Scalars decide the output's shape, so they are constants.
   bool scalars_are_constants = false;
@@ -54,6 +54,8 @@ struct OpTraits {
   std::string cpu_indices = {};
   // If not empty: why no trace can hold what the op returns.
   std::string not_traceable_because = {};
+
+  bool operator==(const OpTraits& other) const = default;
 };
 
 // An operator as the tracer and the lowering see it. Alive as long as the process:

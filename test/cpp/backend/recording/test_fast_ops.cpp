@@ -1,5 +1,6 @@
 #include "backend/recording/fast_ops.h"
 
+#include "backend/ops/op_table.h"
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {
@@ -16,9 +17,9 @@ class FastOpsTest : public BackendTest {
 };
 
 TEST_F(FastOpsTest, AreKnownByName) {
-  EXPECT_TRUE(is_fast_op({"aten::add", "Tensor"}));
-  EXPECT_FALSE(is_fast_op({"aten::add", "out"}));
-  EXPECT_FALSE(is_fast_op({"aten::nonzero", ""}));
+  EXPECT_TRUE(OpTable::get().fast({"aten::add", "Tensor"}));
+  EXPECT_FALSE(OpTable::get().fast({"aten::add", "out"}));
+  EXPECT_FALSE(OpTable::get().fast({"aten::nonzero", ""}));
 }
 
 TEST_F(FastOpsTest, ComputeTheSameWhetherPredictedOrNot) {

@@ -1,4 +1,4 @@
-#include "backend/ops/op_traits.h"
+#include "backend/registration/op_table.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,29 @@ const std::vector<c10::OperatorName>& all_ops() {
   return names;
 }
 
+const OpTraits& traits_of(const c10::OperatorName& name) {
+  return OpTable::get().traits(name);
+}
+
 bool is_empty(const OpTraits& traits) {
   return !traits.scalars_are_constants && traits.hidden_writes.empty() && traits.hidden_writes_if.empty() &&
          !traits.shape_may_be_static && traits.cpu_indices.empty() && traits.list_inputs.empty();
+}
+
+bool is_left_alone(const c10::OperatorName& name) {
+  return OpTable::get().is_left_alone(name);
+}
+
+// All rows, installed or not, for which `predicate` holds.
+template <typename Predicate>
+std::set<std::string> rows_where(Predicate predicate) {
+  std::set<std::string> rows;
+  for (const OpRow& row : op_rows()) {
+    if (predicate(row)) {
+      rows.insert(row.op);
+    }
+  }
+  return rows;
 }
 
 // The base names of the ops for which `predicate` holds.
@@ -27,6 +47,68 @@ std::set<std::string> ops_where(Predicate predicate) {
     }
   }
   return names;
+}
+
+using Names = std::set<std::string>;
+
+TEST(OpRows, AreInstalled) {
+  EXPECT_EQ(OpTable::get().rows().size(), op_rows().size());
+}
+
+TEST(OpRows, ThereIsOneForEachOp) {
+  EXPECT_EQ(rows_where([](const OpRow&) { return true; }).size(), op_rows().size());
+}
+
+// Of a row without overload that states what holds for all, any of them will do.
+TEST(OpRows, NameOpsThatExist) {
+  Names known;
+  for (const auto& name : all_ops()) {
+    known.insert(c10::toString(name));
+    known.insert(name.name);
+  }
+  EXPECT_EQ(rows_where([&](const OpRow& row) { return known.count(row.op) == 0; }), Names());
+}
+
+TEST(OpRows, NameTheOverloadThatARuleOrAFastPathIsFor) {
+  Names known;
+  for (const auto& name : all_ops()) {
+    known.insert(c10::toString(name));
+  }
+  const auto names_none = [&](const OpRow& row) { return (row.shape || row.fast.kernel) && known.count(row.op) == 0; };
+  EXPECT_EQ(rows_where(names_none), Names());
+}
+
+TEST(OpRows, StateSomething) {
+  const auto states_nothing = [](const OpRow& row) {
+    return !row.left_alone && row.traits == OpTraits() && row.layouts.empty() && !row.shape && !row.fast.kernel;
+  };
+  EXPECT_EQ(rows_where(states_nothing), Names());
+}
+
+TEST(OpRows, HaveAReasonWhereOneIsNeededAndOnlyThere) {
+  const auto is_wrong = [](const OpRow& row) {
+    const bool needs_one = row.left_alone || row.traits != OpTraits();
+    return needs_one == std::string(row.reason).empty();
+  };
+  EXPECT_EQ(rows_where(is_wrong), Names());
+}
+
+TEST(OpRows, HaveTheFastPathOfTheirOwnOp) {
+  const auto is_anothers = [](const OpRow& row) {
+    return row.fast.kernel && c10::toString(c10::OperatorName(row.fast.name, row.fast.overload)) != row.op;
+  };
+  EXPECT_EQ(rows_where(is_anothers), Names());
+  EXPECT_GT(rows_where([](const OpRow& row) { return row.fast.kernel != nullptr; }).size(), 50);
+}
+
+TEST(OpRows, HaveNoMoreLayoutsThanTheOpHasResults) {
+  for (const auto& name : all_ops()) {
+    const auto* layouts = OpTable::get().layouts(name);
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (layouts && handle) {
+      EXPECT_LE(layouts->size(), handle->schema().returns().size()) << c10::toString(name);
+    }
+  }
 }
 
 // OpInfo raises if a row names an argument that the op does not have.

@@ -1,0 +1,288 @@
+#pragma once
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
+#include <torch/library.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "backend/ops/float_numbers.h"
+#include "backend/ops/op_table.h"
+#include "backend/recording/fallback.h"
+#include "backend/recording/tracer.h"
+
+// The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
+namespace lazyplug::fast_kernels {
+
+template <typename... Args>
+std::optional<DeviceContext::Predicted>
+predict_unboxed(const OpInfo& op, const at::Tensor& first, const Args&... args) {
+  return predict(op, first, [&](PredictedCall& call) { return call.add(first) && (call.add(args) && ...); });
+}
+
+template <typename... Args>
+c10::Stack trace_unpredicted_boxed(const OpInfo& op, const Args&... args) {
+  c10::Stack stack;
+  torch::jit::push(stack, args...);
+  trace_unpredicted(op, &stack);
+  return stack;
+}
+
+// What an op returns: a tensor, or a tuple of tensors.
+template <typename Result, typename Next>
+Result make_result(const Next& next) {
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    return next();
+  } else {
+    const auto fill = [&](auto... tensors) {
+      return Result{(tensors = next(), std::move(tensors))...};
+    }; // in this order
+    return std::apply(fill, Result());
+  }
+}
+
+template <typename Result>
+Result unbox(c10::Stack stack) {
+  auto result = stack.begin();
+  return make_result<Result>([&] { return std::move(*result++).toTensor(); });
+}
+
+template <typename Result>
+Result results_of(DeviceContext::Predicted predicted) {
+  auto fresh = predicted.outputs.begin();
+  auto binding = predicted.signature->returns.begin();
+  return make_result<Result>(
+      [&] { return (binding++)->kind == ReturnBinding::Kind::kFresh ? std::move(*fresh++) : at::Tensor(); });
+}
+
+// What autograd may have to do with.
+template <typename T>
+constexpr bool kHoldsTensors =
+    std::is_convertible_v<T, at::TensorList> || std::is_convertible_v<T, c10::List<std::optional<at::Tensor>>> ||
+    std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, std::optional<at::TensorList>> ||
+    std::is_same_v<T, std::optional<at::Tensor>>;
+
+// Whether it has anything to do with an argument.
+template <typename T>
+  requires(!kHoldsTensors<T>)
+bool is_differentiated(const T& /*no tensor*/) {
+  return false;
+}
+inline bool is_differentiated(const at::Tensor& tensor) {
+  const auto* meta = tensor.unsafeGetTensorImpl()->autograd_meta();
+  return meta && ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
+}
+inline bool is_differentiated(const std::optional<at::Tensor>& tensor) {
+  return tensor && is_differentiated(*tensor);
+}
+
+// Without the bits that say which device.
+inline uint64_t functionalities(c10::DispatchKeySet keys) {
+  return keys.raw_repr() & ~c10::full_backend_mask;
+}
+
+inline const uint64_t kBetween = functionalities(
+    c10::after_autograd_keyset -
+    c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
+
+// Whether a call may go straight to the device: neither autograd has anything to
+// do with it, nor anybody between autograd and the device.
+template <typename... Args>
+bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
+  return (keys.raw_repr() & kBetween) == 0 && !(is_differentiated(args) || ...);
+}
+
+// PyTorch's own autograd kernel of an op stands at all autograd keys that
+// nobody overrides, if the op has no composite kernel. It is called as the
+// dispatcher would have called it.
+template <typename Op, typename Result, typename... Args>
+Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args) {
+  constexpr auto kAutograd = c10::DispatchKey::AutogradOther;
+  if (keys.has(c10::DispatchKey::PythonDispatcher)) {
+    // Redispatching would ask Python again, which would lead back here.
+    c10::Stack stack;
+    torch::jit::push(stack, args...);
+    op.handle().getComputedKernelForDispatchKey(kAutograd).callBoxed(op.handle(), keys, &stack);
+    if constexpr (std::is_lvalue_reference_v<Result>) {
+      return std::get<0>(std::forward_as_tuple(args...));
+    } else {
+      return unbox<Result>(std::move(stack));
+    }
+  }
+  keys = keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(kAutograd);
+  return Op::redispatch(keys, std::forward<Args>(args)...);
+}
+
+template <typename Op>
+constexpr bool kConvertsNumbers = converts_numbers(Op::name, Op::overload_name);
+
+template <typename T>
+const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
+  return argument;
+}
+at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor);
+std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor);
+// A number next to `other` may become one that saves the kernel a conversion.
+at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other);
+
+template <typename Op, typename... Args>
+auto all_on_cpu(CpuTensors& tensors, const Args&... args) {
+  return std::tuple{on_cpu(tensors, args)...}; // in this order
+}
+
+template <typename Op, typename... Args>
+  requires kConvertsNumbers<Op>
+auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& other, const Args&... args) {
+  return std::tuple{number_on_cpu(tensors, self, other), number_on_cpu(tensors, other, self), args...};
+}
+
+template <typename Op, typename... Args>
+at::Tensor run_unboxed_at_once(const OpInfo& op, const Known& known, const Args&... args) {
+  return run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
+    const auto cpu_args = all_on_cpu<Op>(tensors, args...);
+    const CpuKernelScope scope(op, known.device);
+    return std::apply(Op::call, cpu_args);
+  });
+}
+
+// A call that is not predicted, but known. For ops that return one new tensor.
+template <typename Op, typename... Args>
+std::optional<at::Tensor> call_remembered(const OpInfo& op, const Args&... args) {
+  const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
+  auto known = record_known(op, arguments);
+  if (!known) {
+    return std::nullopt;
+  }
+  return known->run_now ? run_unboxed_at_once<Op>(op, *known, args...) : std::move(known->outputs.front());
+}
+
+// The call as the device makes it, if no kernel has to be asked about it. For ops
+// that return new tensors; of those that return several, only what is predicted.
+template <typename Op, typename Result, typename... Args>
+std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
+  if (auto predicted = predict_unboxed(op, args...)) {
+    return results_of<Result>(std::move(*predicted));
+  }
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    return call_remembered<Op>(op, args...);
+  } else {
+    return std::nullopt;
+  }
+}
+
+// The same for ops that write and return their first argument. Says whether the
+// call was made.
+template <typename... Args>
+bool call_known_inplace(const OpInfo& op, const Args&... args) {
+  if (predict_unboxed(op, args...)) {
+    return true;
+  }
+  c10::Stack stack;
+  torch::jit::push(stack, args...);
+  const auto known = record_known(op, stack);
+  if (known && known->run_now) {
+    run_at_once(op, &stack, known->run_now);
+  }
+  return known.has_value();
+}
+
+class KernelOf : public c10::OperatorKernel {
+ public:
+  explicit KernelOf(const OpInfo& op) : op_(op) {}
+
+ protected:
+  const OpInfo& op_;
+};
+
+// Two kernels for each op: the device's, and one in front of autograd's, which
+// costs as much as all the rest and seldom has anything to do. For ops that
+// return new tensors, or their first argument.
+template <typename Op, typename Schema = typename Op::schema>
+class FastKernel;
+template <typename Op, typename Schema = typename Op::schema>
+class FastAutogradKernel;
+
+template <typename Op, typename Result, typename... Args>
+class FastKernel<Op, Result(Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  Result operator()(Args... args) const {
+    if (auto result = call_known<Op, Result>(op_, args...)) {
+      return std::move(*result);
+    }
+    return unbox<Result>(trace_unpredicted_boxed(op_, args...));
+  }
+};
+
+template <typename Op, typename Result, typename... Args>
+class FastAutogradKernel<Op, Result(Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  Result operator()(c10::DispatchKeySet keys, Args... args) const {
+    if (is_plain(keys, args...)) {
+      if (auto result = call_known<Op, Result>(op_, args...)) {
+        return std::move(*result);
+      }
+    }
+    return call_autograd<Op, Result>(op_, keys, args...);
+  }
+};
+
+template <typename Op, typename... Args>
+class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  at::Tensor& operator()(at::Tensor& self, Args... args) const {
+    if (!call_known_inplace(op_, self, args...)) {
+      trace_unpredicted_boxed(op_, self, args...);
+    }
+    return self;
+  }
+};
+
+template <typename Op, typename... Args>
+class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
+    if (!is_plain(keys, self, args...) || !call_known_inplace(op_, self, args...)) {
+      return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
+    }
+    if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
+      self.unsafeGetTensorImpl()->bump_version();
+    }
+    return self;
+  }
+};
+
+template <typename T>
+concept LookedAt = requires(const T& argument) { is_differentiated(argument); };
+
+// Whether is_plain() sees all that autograd may have to do with.
+template <typename Schema>
+constexpr bool kMayBeFast = false;
+template <typename Result, typename... Args>
+constexpr bool kMayBeFast<Result(Args...)> = (LookedAt<std::remove_cvref_t<Args>> && ...);
+
+} // namespace lazyplug::fast_kernels
+
+namespace lazyplug {
+
+// The fast path of an op, such as at::_ops::add_Tensor.
+template <typename Op>
+FastPath fast() {
+  static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
+  return {
+      Op::name,
+      Op::overload_name,
+      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FastKernel<Op>(op)); },
+      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FastAutogradKernel<Op>(op)); }};
+}
+
+} // namespace lazyplug

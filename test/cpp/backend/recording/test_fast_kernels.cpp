@@ -1,0 +1,68 @@
+#include "backend/recording/fast_kernels.h"
+
+#include <ATen/Operators.h>
+
+#include "test/cpp/backend/backend_test.h"
+
+namespace lazyplug {
+namespace {
+
+using fast_kernels::is_differentiated;
+using fast_kernels::is_plain;
+using fast_kernels::kMayBeFast;
+
+class FastKernelsTest : public BackendTest {
+ protected:
+  static at::Tensor differentiated() {
+    return to_lazy(iota({3})).requires_grad_();
+  }
+};
+
+// fast<Op>() asserts the same: the gradients of these would be lost.
+TEST_F(FastKernelsTest, OpsOnListsOfTensorsMayNotBeFast) {
+  EXPECT_FALSE((kMayBeFast<at::_ops::stack::schema>));
+  EXPECT_FALSE((kMayBeFast<at::_ops::cat::schema>));
+  EXPECT_FALSE((kMayBeFast<at::_ops::index_Tensor::schema>));
+  EXPECT_FALSE((kMayBeFast<at::Tensor(const at::Tensor&, std::optional<at::TensorList>)>));
+}
+
+TEST_F(FastKernelsTest, OpsOnTensorsAndOptionalOnesMay) {
+  EXPECT_TRUE((kMayBeFast<at::_ops::add_Tensor::schema>));
+  EXPECT_TRUE((kMayBeFast<at::_ops::add__Tensor::schema>));
+  EXPECT_TRUE((kMayBeFast<at::_ops::convolution::schema>));
+  EXPECT_TRUE((kMayBeFast<at::_ops::native_layer_norm::schema>));
+}
+
+TEST_F(FastKernelsTest, OptionalTensorsAreLookedAt) {
+  const at::Tensor plain = to_lazy(iota({3}));
+  EXPECT_FALSE(is_differentiated(std::optional<at::Tensor>()));
+  EXPECT_FALSE(is_differentiated(std::optional<at::Tensor>(at::Tensor())));
+  EXPECT_FALSE(is_differentiated(std::make_optional(plain)));
+  EXPECT_TRUE(is_differentiated(std::make_optional(differentiated())));
+}
+
+TEST_F(FastKernelsTest, ACallIsPlainIfNoArgumentIsDifferentiated) {
+  const c10::DispatchKeySet keys(c10::DispatchKey::AutogradPrivateUse1);
+  const at::Tensor plain = to_lazy(iota({3}));
+  EXPECT_TRUE(is_plain(keys, plain, std::make_optional(plain), 1.0));
+  EXPECT_FALSE(is_plain(keys, plain, std::make_optional(differentiated()), 1.0));
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(is_plain(keys, plain, std::make_optional(differentiated()), 1.0));
+}
+
+TEST_F(FastKernelsTest, AKnownCallGoesToAutogradIfAnOptionalArgumentIsDifferentiated) {
+  const at::Tensor x = to_lazy(iota({2, 3}));
+  const auto norm = [&x](const at::Tensor& bias) {
+    return std::get<0>(at::native_layer_norm(x, {3}, std::nullopt, bias, 1e-5));
+  };
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor y = norm(to_lazy(iota({3})));
+    EXPECT_FALSE(y.requires_grad());
+    y.cpu();
+  }
+  EXPECT_GT(count("Predicted"), 0);
+  EXPECT_TRUE(norm(differentiated()).requires_grad());
+}
+
+} // namespace
+} // namespace lazyplug
