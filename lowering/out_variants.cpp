@@ -21,7 +21,7 @@ bool takes_the_same(const c10::FunctionSchema& schema, const c10::FunctionSchema
 
 std::optional<c10::OperatorHandle> find(const OpInfo& op) {
   const auto& handle = op.handle();
-  if (!op.is_aten() || op.writes() || op.num_returns() != 1 || !handle.hasTag(at::Tag::pointwise) ||
+  if (!op.is_aten() || op.writes() || op.num_returns() != 1 || op.fusion() != FusionClass::kPointwise ||
       !handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
     return std::nullopt;
   }

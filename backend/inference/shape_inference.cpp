@@ -318,7 +318,7 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
 // Meta kernels do not convert numbers, as the CPU's do, which raise if that overflows. Other ops than pointwise ones
 // may not be called on tensors of other sizes.
 void check_numbers(const Call& call, const c10::Stack& stack) {
-  const bool is_pointwise = call.op->is_aten() && call.op->handle().hasTag(at::Tag::pointwise);
+  const bool is_pointwise = call.op->fusion() == FusionClass::kPointwise;
   if (!is_pointwise || std::none_of(call.scalars.begin(), call.scalars.end(), is_unusual)) {
     return;
   }

@@ -94,6 +94,8 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
       calls_(counter(calls_name(base_name_))) {
   is_aten_ = base_name().starts_with("aten::");
   is_foreach_ = base_name().starts_with("aten::_foreach_");
+  const bool is_pointwise = is_aten_ && handle_.hasTag(at::Tag::pointwise);
+  fusion_ = traits.fusion.value_or(is_pointwise ? FusionClass::kPointwise : FusionClass::kNone);
   infer_on_cpu_ = traits.infer_on_cpu;
   is_quick_ = traits.is_quick;
   shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);

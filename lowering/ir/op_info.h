@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct ArgInfo {
   ArgKind kind;
   bool written; // the schema says that the call writes it
   bool out;     // an out= argument, which the call may resize
+};
+
+// With what an op can share a kernel.
+enum class FusionClass : uint8_t {
+  kNone,      // nothing
+  kPointwise, // other such ops: each element of its results depends on one element of each operand
 };
 
 // Facts about an op that its schema does not tell. They stand in the table in
@@ -52,6 +59,8 @@ struct OpTraits {
   std::string hidden_writes_if = {};
   // Index tensors in this argument may live on the CPU.
   std::string cpu_indices = {};
+  // If it is not what the tag `pointwise` says.
+  std::optional<FusionClass> fusion = {};
   // If not empty: why no trace can hold what the op returns.
   std::string not_traceable_because = {};
 
@@ -109,6 +118,9 @@ class OpInfo {
   // that is not possible, as the ops that its composite kernel makes of it.
   bool is_foreach() const {
     return is_foreach_;
+  }
+  FusionClass fusion() const {
+    return fusion_;
   }
   // True if a call may write one of its arguments.
   bool writes() const {
@@ -197,6 +209,7 @@ class OpInfo {
   int size_argument_ = -1;
   bool is_aten_ = false;
   bool is_foreach_ = false;
+  FusionClass fusion_ = FusionClass::kNone;
   bool writes_ = false;
   bool random_ = false;
   bool infer_on_cpu_ = false;

@@ -56,6 +56,13 @@ TEST(OpInfo, ReturnsKnowWhatTheyAlias) {
   EXPECT_EQ(make_op("aten::sort", "values").return_aliases(), std::vector<int>({3, 4}));
 }
 
+TEST(OpInfo, PointwiseOpsAreKnownByTheirTagUnlessTraitsSayOtherwise) {
+  EXPECT_EQ(make_op("aten::add", "Tensor").fusion(), FusionClass::kPointwise);
+  EXPECT_EQ(make_op("aten::mm").fusion(), FusionClass::kNone);
+  EXPECT_EQ(make_op("aten::add", "Tensor", {.fusion = FusionClass::kNone}).fusion(), FusionClass::kNone);
+  EXPECT_EQ(make_op("aten::mm", "", {.fusion = FusionClass::kPointwise}).fusion(), FusionClass::kPointwise);
+}
+
 TEST(OpInfo, RandomOpsAreKnownByTheirTag) {
   EXPECT_TRUE(make_op("aten::bernoulli_", "float").random());
   EXPECT_FALSE(make_op("aten::relu").random());
