@@ -234,7 +234,8 @@ void TorchScriptComputation::mark_last_reads() {
   }
 }
 
-// Outputs may take the memory of inputs that nobody else needs.
+// Outputs may take the memory of inputs that nobody else needs. Not complex ones: the CPU divides these with other bits
+// in place.
 void TorchScriptComputation::find_donors() {
   static Counter& changed = counter("PassChanged/destinations");
   if (!is_pass_enabled("destinations")) {
@@ -242,7 +243,8 @@ void TorchScriptComputation::find_donors() {
   }
   bool any_donor = false;
   for (Instruction& instruction : instructions_) {
-    if (!instruction.run_into || instruction.promised.empty() || !instruction.promised[0]) {
+    if (!instruction.run_into || instruction.promised.empty() || !instruction.promised[0] ||
+        c10::isComplexType(instruction.promised[0]->dtype)) {
       continue;
     }
     for (uint32_t i = 0; i < instruction.reads.size(); ++i) {

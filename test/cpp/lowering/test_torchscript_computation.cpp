@@ -245,6 +245,25 @@ TEST_F(Destinations, WhatIsReadLaterIsNotWritten) {
   EXPECT_TRUE(at::equal(outputs[2].tensor, at::tensor({-2.F, 4.F})));
 }
 
+// The CPU divides these with other bits in place.
+TEST_F(Destinations, ComplexResultsHaveMemoryOfTheirOwn) {
+  const Geometry layout = Geometry::contiguous(at::kComplexFloat, {5, 1});
+  Trace complex;
+  const Value x = complex.add_device_data(at::Tensor(), layout);
+  const Value y = complex.add_device_data(at::Tensor(), Geometry::contiguous(at::kComplexFloat, {1, 1}));
+  const Value quotient = add_simple(complex, make_op("aten::div", "Tensor"), {{x}, {y}}, layout);
+  at::manual_seed(0);
+  for (int i = 0; i < 100; ++i) {
+    const at::Tensor left = at::randn({5, 1}, at::kComplexFloat);
+    const at::Tensor right = at::randn({1, 1}, at::kComplexFloat);
+    std::vector<at::Tensor> leaves;
+    leaves.push_back(left.clone());
+    leaves.push_back(right.clone());
+    const auto outputs = run(complex, quotient, std::move(leaves));
+    EXPECT_TRUE(at::equal(outputs[0].tensor, left / right));
+  }
+}
+
 TEST_F(Destinations, AreAPassThatCanBeSwitchedOff) {
   config().disabled_passes.set("destinations");
   EXPECT_FALSE(takes_memory(fresh_pair()));
