@@ -43,13 +43,11 @@ constexpr Row kRows[] = {
 
 std::optional<Opcode> opcode_of(const OpInfo& op) {
   std::string_view base = op.base_name();
-  std::string_view overload = op.name();
-  overload.remove_prefix(std::min(overload.size(), base.size() + 1));
   if (base.ends_with('_')) {
     base.remove_suffix(1);
   }
   const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) {
-    return base == row.op && overload == row.overload;
+    return base == row.op && op.overload() == row.overload;
   });
   return row == std::end(kRows) ? std::nullopt : std::optional(row->opcode);
 }

@@ -1,22 +1,12 @@
 #include "lowering/out_variants.h"
 
-#include <algorithm>
-#include <memory>
-#include <unordered_map>
-
-#include "common/fork_safe_mutex.h"
+#include "lowering/ir/op_variants.h"
 
 namespace lazyplug {
 namespace {
 
-bool takes_the_same(const c10::FunctionSchema& schema, const c10::FunctionSchema& with_out) {
-  const auto& args = schema.arguments();
-  const auto& others = with_out.arguments();
-  const auto same = [](const c10::Argument& a, const c10::Argument& b) {
-    return a.name() == b.name() && *a.type() == *b.type();
-  };
-  return others.size() == args.size() + 1 && others.back().is_out() && with_out.returns().size() == 1 &&
-         std::equal(args.begin(), args.end(), others.begin(), same);
+bool has_out_of(const c10::FunctionSchema& schema, const c10::FunctionSchema& other) {
+  return takes_arguments_of(schema, other, 1) && other.arguments().back().is_out() && other.returns().size() == 1;
 }
 
 std::optional<c10::OperatorHandle> find(const OpInfo& op) {
@@ -27,38 +17,19 @@ std::optional<c10::OperatorHandle> find(const OpInfo& op) {
   }
   for (const std::string& overload : {std::string("out"), op.overload() + "_out", std::string("grad_input")}) {
     const auto found = c10::Dispatcher::singleton().findSchema({op.base_name(), overload});
-    if (found && takes_the_same(handle.schema(), found->schema())) {
+    if (found && has_out_of(handle.schema(), found->schema())) {
       return found;
     }
   }
   return std::nullopt;
 }
 
-class OutVariants {
- public:
-  const c10::OperatorHandle* get(const OpInfo& op) {
-    std::unique_lock<ForkSafeMutex> lock(mutex_);
-    const auto known = variants_.find(&op);
-    if (known != variants_.end()) {
-      return known->second.get();
-    }
-    lock.unlock(); // the dispatcher has a lock of its own
-    const auto found = find(op);
-    lock.lock();
-    auto variant = found ? std::make_unique<c10::OperatorHandle>(*found) : nullptr;
-    return variants_.try_emplace(&op, std::move(variant)).first->second.get();
-  }
-
- private:
-  ForkSafeMutex mutex_; // guards the other member
-  std::unordered_map<const OpInfo*, std::unique_ptr<c10::OperatorHandle>> variants_;
-};
-
 } // namespace
 
 const c10::OperatorHandle* find_out_variant(const OpInfo& op) {
-  static auto* variants = new OutVariants();
-  return variants->get(op);
+  static auto* variants = new OpVariants<std::optional<c10::OperatorHandle>>(find);
+  const auto& variant = variants->of(op);
+  return variant ? &*variant : nullptr;
 }
 
 } // namespace lazyplug

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <memory>
 #include <string_view>
-#include <unordered_map>
 
-#include "common/fork_safe_mutex.h"
 #include "lowering/ir/finish_signature.h"
+#include "lowering/ir/op_variants.h"
 
 namespace lazyplug {
 namespace {
@@ -34,15 +33,8 @@ constexpr std::array<std::string_view, 19> kPointwise = {
     "aten::sub",
     "aten::tanh"};
 
-bool takes_the_same(const c10::FunctionSchema& a, const c10::FunctionSchema& b) {
-  const auto& first = a.arguments();
-  const auto& second = b.arguments();
-  return first.size() == second.size() && std::equal(first.begin(), first.end(), second.begin(), [](auto& x, auto& y) {
-           return x.name() == y.name() && *x.type() == *y.type() && x.kwarg_only() == y.kwarg_only();
-         });
-}
-
-const OpInfo* find_pure(const OpInfo& op) {
+// The op that returns what this one writes, or null.
+std::unique_ptr<const OpInfo> find_pure(const OpInfo& op) {
   const std::string& base = op.base_name();
   if (!op.is_aten() || !base.ends_with('_')) {
     return nullptr;
@@ -51,21 +43,14 @@ const OpInfo* find_pure(const OpInfo& op) {
   if (std::find(kPointwise.begin(), kPointwise.end(), name) == kPointwise.end()) {
     return nullptr;
   }
-  const auto handle =
-      c10::Dispatcher::singleton().findSchema({name, op.handle().schema().operator_name().overload_name});
-  return handle && takes_the_same(handle->schema(), op.handle().schema()) ? new OpInfo(*handle, {}) : nullptr;
+  const auto handle = c10::Dispatcher::singleton().findSchema({name, op.overload()});
+  const bool is_pure = handle && takes_arguments_of(op.handle().schema(), handle->schema());
+  return is_pure ? std::make_unique<const OpInfo>(*handle, OpTraits()) : nullptr;
 }
 
-// The op that returns what this one writes, or null.
 const OpInfo* pure_variant(const OpInfo& op) {
-  static ForkSafeMutex mutex;
-  static auto* known = new std::unordered_map<const OpInfo*, const OpInfo*>();
-  const ForkSafeLock lock(mutex);
-  const auto [found, is_new] = known->try_emplace(&op, nullptr);
-  if (is_new) {
-    found->second = find_pure(op);
-  }
-  return found->second;
+  static auto* variants = new OpVariants<std::unique_ptr<const OpInfo>>(find_pure);
+  return variants->of(op).get();
 }
 
 bool is_needed_later(const GraphNode& node, GraphValue value) {

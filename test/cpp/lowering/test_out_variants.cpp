@@ -32,60 +32,77 @@ TEST(OutVariants, AreLookedUpOnce) {
   EXPECT_EQ(find_out_variant(op), find_out_variant(op));
 }
 
-// What the contract promises, of all ops that there are: the same bits, also where `out` is an operand.
-TEST(OutVariants, GiveTheSameBitsInPlace) {
+// Arguments of an op of tensors and numbers; nothing of any other.
+std::optional<c10::Stack> make_arguments(const c10::FunctionSchema& schema, at::ScalarType dtype, int64_t size) {
+  c10::Stack stack;
+  for (const auto& argument : schema.arguments()) {
+    const auto kind = argument.type()->kind();
+    if (kind == c10::TypeKind::TensorType) {
+      const at::Tensor numbers = at::linspace(0.1, 40, size).to(dtype) / (stack.size() + 1);
+      stack.emplace_back(numbers.to(dtype));
+    } else if (argument.default_value()) {
+      stack.push_back(*argument.default_value());
+    } else if (kind == c10::TypeKind::NumberType || kind == c10::TypeKind::FloatType) {
+      stack.emplace_back(0.5);
+    } else if (kind == c10::TypeKind::IntType) {
+      stack.emplace_back(2);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return stack;
+}
+
+// What the op returns; undefined if it is not for these arguments.
+at::Tensor call(const c10::OperatorHandle& op, c10::Stack stack) {
+  try {
+    op.callBoxed(stack);
+    return stack[0].toTensor();
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+// How many operands have served as the destination.
+size_t compare_in_place(const OpInfo& op, const c10::Stack& arguments) {
+  const at::Tensor expected = call(op.handle(), arguments);
   size_t num_compared = 0;
-  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    if (!handle || !name.name.starts_with("aten::")) {
+  for (const c10::IValue& donor : arguments) {
+    if (!expected.defined() || !donor.isTensor() || donor.toTensor().scalar_type() != expected.scalar_type()) {
       continue;
     }
-    const auto* variant = find_out_variant(make_op(name.name.c_str(), name.overload_name.c_str()));
-    for (const auto& [dtype, size] : std::vector<std::pair<at::ScalarType, int64_t>>{
-             {at::kFloat, 1003},
-             {at::kFloat, 5},
-             {at::kDouble, 1003},
-             {at::kDouble, 7},
-             {at::kBFloat16, 1003},
-             {at::kHalf, 37},
-             {at::kLong, 1003},
-             {at::kInt, 11}}) {
-      for (size_t donor = 0; variant && donor < handle->schema().arguments().size(); ++donor) {
-        c10::Stack stack;
-        bool is_comparable = true;
-        for (const auto& argument : handle->schema().arguments()) {
-          const auto kind = argument.type()->kind();
-          if (kind == c10::TypeKind::TensorType) {
-            stack.emplace_back(at::linspace(0.1, 40, size).to(dtype) / (stack.size() + 1));
-            stack.back() = stack.back().toTensor().to(dtype);
-          } else if (argument.default_value()) {
-            stack.push_back(*argument.default_value());
-          } else if (kind == c10::TypeKind::NumberType || kind == c10::TypeKind::FloatType) {
-            stack.emplace_back(0.5);
-          } else if (kind == c10::TypeKind::IntType) {
-            stack.emplace_back(2);
-          } else {
-            is_comparable = false;
-          }
-        }
-        if (!is_comparable || !stack[donor].isTensor()) {
-          continue;
-        }
-        c10::Stack plain = stack;
-        try {
-          handle->callBoxed(plain);
-        } catch (const c10::Error&) {
-          continue; // not for this dtype
-        }
-        const at::Tensor expected = plain[0].toTensor();
-        if (expected.scalar_type() != dtype || expected.sizes() != stack[donor].toTensor().sizes()) {
-          continue;
-        }
-        stack.emplace_back(stack[donor]);
-        variant->callBoxed(stack);
-        EXPECT_TRUE(at::equal(stack[0].toTensor().view(at::kByte), expected.view(at::kByte))) << name << dtype << donor;
-        ++num_compared;
-      }
+    c10::Stack stack;
+    for (const c10::IValue& argument : arguments) {
+      stack.push_back(argument.isTensor() ? argument.toTensor().clone() : argument);
+    }
+    stack.push_back(stack[&donor - arguments.data()]);
+    const at::Tensor actual = call(*find_out_variant(op), stack);
+    EXPECT_TRUE(at::equal(actual.view(at::kByte), expected.view(at::kByte))) << op.name() << expected.scalar_type();
+    ++num_compared;
+  }
+  return num_compared;
+}
+
+// What the contract promises, of all ops that there are: the same bits, also where `out` is an operand.
+TEST(OutVariants, GiveTheSameBitsInPlace) {
+  const std::vector<std::pair<at::ScalarType, int64_t>> kinds = {
+      {at::kFloat, 1003},
+      {at::kFloat, 5},
+      {at::kDouble, 1003},
+      {at::kDouble, 7},
+      {at::kBFloat16, 1003},
+      {at::kHalf, 37},
+      {at::kLong, 1003},
+      {at::kInt, 11}};
+  size_t num_compared = 0;
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!name.name.starts_with("aten::") || !c10::Dispatcher::singleton().findSchema(name)) {
+      continue;
+    }
+    const OpInfo& op = make_op(name.name.c_str(), name.overload_name.c_str());
+    for (const auto& [dtype, size] : kinds) {
+      const auto arguments = make_arguments(op.handle().schema(), dtype, size);
+      num_compared += arguments && find_out_variant(op) ? compare_in_place(op, *arguments) : 0;
     }
   }
   EXPECT_GT(num_compared, 300);
