@@ -348,7 +348,7 @@ void register_op(torch::Library& library, const std::string& name) {
 
 } // namespace
 
-LstmOp* lstm_of_cells() {
+decltype(&lstm) lstm_of_cells() {
   return run_padded_op<RecurrentCell::kLstm, TwoStates, at::TensorList, at::native::lstm>;
 }
 

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "backend/native/kernels.h"
+
 namespace lazyplug::native {
 
 // A recurrent network, as torch.nn lists its parameters.
@@ -78,18 +80,8 @@ RecurrentResult run_packed(
     const at::Tensor& batch_sizes,
     const RecurrentState& state);
 
-// aten::lstm.input made of cells.
-using LstmOp = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
-    const at::Tensor& input,
-    at::TensorList hx,
-    at::TensorList params,
-    bool has_biases,
-    int64_t num_layers,
-    double dropout,
-    bool train,
-    bool bidirectional,
-    bool batch_first);
-LstmOp* lstm_of_cells();
+// The same as lstm(), made of cells.
+decltype(&lstm) lstm_of_cells();
 
 // The recurrent networks of torch.nn, padded and packed.
 void register_recurrent_ops(torch::Library& library);

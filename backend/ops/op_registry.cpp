@@ -115,9 +115,7 @@ const OpInfo& op_info(const char* name, const char* overload) {
 }
 
 OpInfo* find_op(const std::string& name) {
-  const size_t dot = name.find('.');
-  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
+  const auto handle = c10::Dispatcher::singleton().findSchema(parse_op_name(name));
   return handle ? OpRegistry::get().find(*handle) : nullptr;
 }
 

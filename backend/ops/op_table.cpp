@@ -8,17 +8,16 @@ namespace {
 
 const OpTable* installed = nullptr; // written before there are threads that ask
 
-c10::OperatorName parse(const std::string& op) {
-  const size_t dot = op.find('.');
-  return dot == std::string::npos ? c10::OperatorName(op, "")
-                                  : c10::OperatorName(op.substr(0, dot), op.substr(dot + 1));
-}
-
 } // namespace
+
+c10::OperatorName parse_op_name(const std::string& name) {
+  const size_t dot = name.find('.');
+  return {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)};
+}
 
 OpTable::OpTable(std::vector<OpRow> rows) : rows_(std::move(rows)) {
   for (const OpRow& row : rows_) {
-    const bool is_new = by_name_.emplace(parse(row.op), &row).second;
+    const bool is_new = by_name_.emplace(parse_op_name(row.op), &row).second;
     TORCH_INTERNAL_ASSERT(is_new, "two rows for ", row.op);
   }
 }

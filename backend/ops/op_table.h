@@ -5,12 +5,16 @@
 #include <torch/library.h>
 
 #include <functional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "lowering/ir/op_info.h"
 
 namespace lazyplug {
+
+// "aten::add.Tensor", or "aten::relu".
+c10::OperatorName parse_op_name(const std::string& name);
 
 // What an op returns on the CPU, made of Meta tensors, from its arguments. Raises
 // something if it cannot tell, or if the arguments are wrong.
