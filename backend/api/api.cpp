@@ -95,15 +95,15 @@ int64_t tensor_id(const at::Tensor& tensor) {
 }
 
 std::string tensors_text(const std::vector<at::Tensor>& tensors) {
-  return dump(tensors, [](const TraceSlice& graph) { return to_text(graph.trace, graph.roots); });
+  return dump(tensors, [](const TraceSlice& slice) { return to_text(slice.trace, slice.roots); });
 }
 
 std::string tensors_dot(const std::vector<at::Tensor>& tensors) {
-  return dump(tensors, [](const TraceSlice& graph) { return to_dot(graph.trace, graph.roots); });
+  return dump(tensors, [](const TraceSlice& slice) { return to_dot(slice.trace, slice.roots); });
 }
 
 std::string tensors_backend(const std::vector<at::Tensor>& tensors) {
-  return dump(tensors, [](const TraceSlice& graph) { return compile(graph.trace, graph.roots)->to_string(); });
+  return dump(tensors, [](const TraceSlice& slice) { return compile(slice.trace, slice.roots)->to_string(); });
 }
 
 bool is_pending(const at::Tensor& tensor) {

@@ -24,7 +24,7 @@
 namespace lazyplug {
 namespace {
 
-TraceSlice program_of(const std::vector<at::Tensor>& tensors, bool with_data) {
+TraceSlice slice_of(const std::vector<at::Tensor>& tensors, bool with_data) {
   std::vector<at::Tensor> distinct;
   std::unordered_set<c10::TensorImpl*> seen;
   for (const at::Tensor& tensor : tensors) {
@@ -122,9 +122,9 @@ CachedComputationPtr latest_graph() {
 } // namespace
 
 GraphInputs graph_inputs(const std::vector<at::Tensor>& tensors) {
-  const TraceSlice program = program_of(tensors, /*with_data=*/true);
-  const Trace& trace = program.trace;
-  const auto geometries = input_geometries(trace, program.roots);
+  const TraceSlice slice = slice_of(tensors, /*with_data=*/true);
+  const Trace& trace = slice.trace;
+  const auto geometries = input_geometries(trace, slice.roots);
   GraphInputs inputs;
   for (size_t i = 0; i < trace.leaves().size(); ++i) {
     inputs.tensor_ids.push_back(trace.leaf_info(i).tensor_id);
@@ -141,8 +141,8 @@ GraphInputs graph_inputs(const std::vector<at::Tensor>& tensors) {
 }
 
 CachedComputationPtr graph_of(const std::vector<at::Tensor>& tensors) {
-  const TraceSlice program = program_of(tensors, /*with_data=*/false);
-  return find_or_compile(program.trace, program.roots);
+  const TraceSlice slice = slice_of(tensors, /*with_data=*/false);
+  return find_or_compile(slice.trace, slice.roots);
 }
 
 CachedComputationPtr find_graph(Hash128 hash) {

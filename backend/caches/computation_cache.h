@@ -8,7 +8,7 @@
 
 namespace lazyplug {
 
-// A compiled graph, and the program that it was made from, without data.
+// A compiled graph, and the trace that it was made from, without data.
 struct CachedComputation {
   Hash128 hash;
   ComputationPtr computation;

@@ -98,23 +98,23 @@ TraceSlice PendingSliceReader::read(c10::ArrayRef<at::Tensor> tensors, bool with
       wanted.push_back(storage->value_);
     }
   }
-  TraceSlice graph = extract(reader.trace(), wanted);
+  TraceSlice slice = extract(reader.trace(), wanted);
   for (size_t i = 0; i < known.size(); ++i) {
-    values[known[i]] = graph.roots[i];
+    values[known[i]] = slice.roots[i];
   }
-  graph.roots.clear();
+  slice.roots.clear();
   for (const at::Tensor& tensor : tensors) {
     auto* storage = LazyStorageImpl::of(tensor);
     auto& value = values[storage];
     if (!value.defined()) {
       const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
       value = storage->state_ == LazyStorageImpl::State::kUnallocated
-                  ? graph.trace.add_empty(Geometry::of_storage(impl, storage->nbytes()))
-                  : add_leaf(graph.trace, *storage, storage->memory_, impl);
+                  ? slice.trace.add_empty(Geometry::of_storage(impl, storage->nbytes()))
+                  : add_leaf(slice.trace, *storage, storage->memory_, impl);
     }
-    add_root(graph, value, Geometry::of(*tensor.unsafeGetTensorImpl()));
+    add_root(slice, value, Geometry::of(*tensor.unsafeGetTensorImpl()));
   }
-  return graph;
+  return slice;
 }
 
 TraceSlice pending_slice(DeviceContext& context, c10::ArrayRef<at::Tensor> tensors, bool with_data) {

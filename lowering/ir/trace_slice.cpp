@@ -114,12 +114,12 @@ TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values) {
   for (NodeId id : post_order(trace, values)) {
     copier.copy(id);
   }
-  TraceSlice graph;
+  TraceSlice slice;
   for (Value value : values) {
-    graph.roots.push_back(copier.renumbered(value));
+    slice.roots.push_back(copier.renumbered(value));
   }
-  graph.trace = std::move(copier).result();
-  return graph;
+  slice.trace = std::move(copier).result();
+  return slice;
 }
 
 Trace copy_without_data(const Trace& trace) {
@@ -130,15 +130,15 @@ Trace copy_without_data(const Trace& trace) {
   return std::move(copier).result();
 }
 
-void add_root(TraceSlice& graph, Value value, const Geometry& geometry) {
-  const bool is_whole = graph.trace.layout(value) == geometry;
-  if (is_whole && std::find(graph.roots.begin(), graph.roots.end(), value) == graph.roots.end()) {
-    graph.roots.push_back(value);
+void add_root(TraceSlice& slice, Value value, const Geometry& geometry) {
+  const bool is_whole = slice.trace.layout(value) == geometry;
+  if (is_whole && std::find(slice.roots.begin(), slice.roots.end(), value) == slice.roots.end()) {
+    slice.roots.push_back(value);
     return;
   }
-  const Geometry* view = is_whole ? nullptr : graph.trace.own(geometry);
+  const Geometry* view = is_whole ? nullptr : slice.trace.own(geometry);
   const Operand operand{value, view};
-  graph.roots.push_back({graph.trace.add_call(alias_signature(geometry), operand, {}, 0, nullptr), 0});
+  slice.roots.push_back({slice.trace.add_call(alias_signature(geometry), operand, {}, 0, nullptr), 0});
 }
 
 std::vector<Geometry> input_geometries(const Trace& trace, c10::ArrayRef<Value> roots) {

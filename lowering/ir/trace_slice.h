@@ -6,7 +6,7 @@
 
 namespace lazyplug {
 
-// A program of its own that is, or was, a part of a trace.
+// A part of a trace, as a trace of its own, and what it is asked for.
 struct TraceSlice {
   Trace trace;
   std::vector<Value> roots;
@@ -20,9 +20,9 @@ TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values);
 // keeps the numbers of nodes.
 Trace copy_without_data(const Trace& trace);
 
-// Asks a program for the tensor that reads `value` as `geometry`. Roots stay
+// Asks a slice for the tensor that reads `value` as `geometry`. Roots stay
 // distinct: if the value itself cannot be the root, a new node is.
-void add_root(TraceSlice& graph, Value value, const Geometry& geometry);
+void add_root(TraceSlice& slice, Value value, const Geometry& geometry);
 
 // For each leaf, the geometry of the tensor that stands for it: the first root
 // that is all of the leaf's storage, whatever has been written to it, or else

@@ -26,18 +26,18 @@ struct Program {
 
 TEST(TraceSlice, HasWhatItsRootsNeedAndNothingElse) {
   const Program p;
-  const TraceSlice graph = extract(p.trace, p.sum);
-  verify(graph.trace, graph.roots);
+  const TraceSlice slice = extract(p.trace, p.sum);
+  verify(slice.trace, slice.roots);
   EXPECT_EQ(
-      to_text(graph.trace, graph.roots),
+      to_text(slice.trace, slice.roots),
       "%0 = device_data(0)  # Float[4] strides=[1]\n"
       "%1 = device_data(1)  # Float[4] strides=[1]\n"
       "%2 = aten::add.Tensor(%0, %1, 0.5)  # Float[4] strides=[1]\n"
       "return %2\n");
-  EXPECT_EQ(graph.trace.all_scalars().size(), 1);
-  EXPECT_TRUE(graph.trace.leaves()[1].is_same(p.trace.leaves()[1]));
-  EXPECT_EQ(graph.trace.leaf_info(0).tensor_id, 7);
-  EXPECT_TRUE(graph.trace.leaf_info(1).read_only);
+  EXPECT_EQ(slice.trace.all_scalars().size(), 1);
+  EXPECT_TRUE(slice.trace.leaves()[1].is_same(p.trace.leaves()[1]));
+  EXPECT_EQ(slice.trace.leaf_info(0).tensor_id, 7);
+  EXPECT_TRUE(slice.trace.leaf_info(1).read_only);
 }
 
 TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
@@ -51,12 +51,12 @@ TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
 
 TEST(TraceSlice, KeepsWritesAndTheIdentityOfOperands) {
   Program p;
-  TraceSlice graph = extract(p.trace, p.written);
-  verify(graph.trace, graph.roots);
-  const auto operands = graph.trace.operands(graph.trace.node(graph.roots[0].node));
+  TraceSlice slice = extract(p.trace, p.written);
+  verify(slice.trace, slice.roots);
+  const auto operands = slice.trace.operands(slice.trace.node(slice.roots[0].node));
   EXPECT_EQ(operands[0].view, operands[1].view);
   const auto outputs =
-      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
+      compile(slice.trace, slice.roots)->run({slice.trace.leaves(), slice.trace.all_scalars()}).outputs;
   EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({6.0F, 6.0F, 2.0F, 2.0F}))) << outputs[0].tensor;
 }
 
@@ -72,19 +72,19 @@ TEST(TraceSlice, CopyWithoutDataIsTheSameProgram) {
 
 TEST(TraceSlice, RootsAreDistinctAndReadThroughViews) {
   const Program p;
-  TraceSlice graph = extract(p.trace, p.sum);
-  const Value sum = graph.roots[0];
-  graph.roots.clear();
+  TraceSlice slice = extract(p.trace, p.sum);
+  const Value sum = slice.roots[0];
+  slice.roots.clear();
   Geometry tail = floats({2});
   tail.offset = 2;
   for (const Geometry& geometry : {floats({4}), floats({4}), tail}) {
-    add_root(graph, sum, geometry);
+    add_root(slice, sum, geometry);
   }
-  verify(graph.trace, graph.roots);
-  EXPECT_EQ(graph.roots[0], sum);
-  EXPECT_EQ(graph.trace.operands(graph.trace.node(graph.roots[1].node))[0].view, nullptr);
+  verify(slice.trace, slice.roots);
+  EXPECT_EQ(slice.roots[0], sum);
+  EXPECT_EQ(slice.trace.operands(slice.trace.node(slice.roots[1].node))[0].view, nullptr);
   const auto outputs =
-      compile(graph.trace, graph.roots)->run({graph.trace.leaves(), graph.trace.all_scalars()}).outputs;
+      compile(slice.trace, slice.roots)->run({slice.trace.leaves(), slice.trace.all_scalars()}).outputs;
   EXPECT_TRUE(outputs[0].tensor.is_alias_of(outputs[1].tensor));
   EXPECT_EQ(outputs[2].tensor.storage_offset(), 2);
   EXPECT_TRUE(at::equal(outputs[2].tensor, at::full({2}, 2.0)));
@@ -95,13 +95,13 @@ TEST(TraceSlice, InputsLieAsTheFirstRootThatCoversThem) {
   const Value a = add_leaf(trace, at::ones({2, 2}).t());
   const Value b = add_leaf(trace, at::ones({4}));
   const Value written = add_add_(trace, view_of(trace, a, floats({2})), view_of(trace, b, floats({1})));
-  TraceSlice graph = extract(trace, {written, b});
-  const std::vector<Value> values = graph.roots;
-  graph.roots.clear();
-  add_root(graph, values[1], floats({2}));
-  add_root(graph, values[0], floats({2, 2}));
-  add_root(graph, values[0], geometry_of(at::ones({2, 2}).t()));
-  const auto geometries = input_geometries(graph.trace, graph.roots);
+  TraceSlice slice = extract(trace, {written, b});
+  const std::vector<Value> values = slice.roots;
+  slice.roots.clear();
+  add_root(slice, values[1], floats({2}));
+  add_root(slice, values[0], floats({2, 2}));
+  add_root(slice, values[0], geometry_of(at::ones({2, 2}).t()));
+  const auto geometries = input_geometries(slice.trace, slice.roots);
   EXPECT_EQ(geometries[0], floats({2, 2}));
   EXPECT_EQ(geometries[1], floats({4})) << "no root covers it";
 }
