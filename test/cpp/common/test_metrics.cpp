@@ -1,5 +1,7 @@
 #include "common/metrics.h"
 
+#include "test/cpp/common/run_in_threads.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,17 +16,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-template <typename Work>
-void run_in_threads(int n, Work work) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < n; ++i) {
-    threads.emplace_back(work, i);
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
 }
 
 class Metrics : public testing::Test {

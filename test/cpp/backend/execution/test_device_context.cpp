@@ -2,6 +2,7 @@
 
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"
+#include "test/cpp/common/run_in_threads.h"
 
 #include <thread>
 
@@ -321,17 +322,6 @@ TEST_F(DeviceContextTest, ErrorTellsTheOp) {
 }
 
 // ---- threads ----
-
-template <typename Work>
-void run_in_threads(int n, Work work) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < n; ++i) {
-    threads.emplace_back(work, i);
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
 
 TEST_F(DeviceContextTest, ThreadsRecordReadAndDropTensorsOfOneDevice) {
   run_in_threads(4, [&](int thread) {

@@ -1,28 +1,12 @@
 #include "backend/inference/recall.h"
 
-#include "backend/caches/signature_cache.h"
-#include "backend/inference/read_call.h"
-#include "backend/ops/op_registry.h"
-#include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/infer_test.h"
 #include "test/cpp/backend/test_ops.h"
 
 namespace lazyplug {
 namespace {
 
-class RecallTest : public BackendTest {
- protected:
-  RecallTest() {
-    clear_signatures();
-  }
-
-  Inference infer_call(const char* name, const char* overload, const c10::Stack& stack) {
-    return infer(read_call(op_info(name, overload), stack), stack);
-  }
-
-  at::Tensor lazy(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
-    return at::empty(sizes, on_lazy(dtype));
-  }
-};
+class RecallTest : public InferTest {};
 
 TEST_F(RecallTest, AsksTheMetaKernelOncePerKey) {
   const c10::Stack stack = {lazy({7, 5}), lazy({5, 2})};

@@ -1,4 +1,5 @@
 #include "test/cpp/backend/expect_same.h"
+#include "test/cpp/backend/native/native_test.h"
 
 namespace lazyplug {
 namespace {
@@ -30,16 +31,8 @@ struct Arguments {
   Tensors params;
 };
 
-class NativeLstm : public BackendTest {
+class NativeLstm : public NativeTest {
  protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    at::manual_seed(1);
-  }
-  void TearDown() override {
-    EXPECT_EQ(count("FallbackTotal"), 0);
-  }
-
   static Arguments make(const Settings& s) {
     const int64_t output = s.projection ? s.projection : kHidden;
     const int64_t num_states = s.num_layers * s.directions();

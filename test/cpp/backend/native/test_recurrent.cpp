@@ -1,6 +1,7 @@
 #include "backend/native/recurrent.h"
 
 #include "test/cpp/backend/expect_same.h"
+#include "test/cpp/backend/native/native_test.h"
 
 namespace lazyplug::native {
 namespace {
@@ -12,16 +13,8 @@ constexpr int64_t kBatch = 2;
 constexpr int64_t kInput = 4;
 constexpr int64_t kHidden = 5;
 
-class NativeRecurrent : public BackendTest {
+class NativeRecurrent : public NativeTest {
  protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    at::manual_seed(1);
-  }
-  void TearDown() override {
-    EXPECT_EQ(count("FallbackTotal"), 0);
-  }
-
   // Of two layers in two directions.
   static Tensors weights(int64_t gates) {
     Tensors weights;

@@ -1,4 +1,4 @@
-#include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/native/native_test.h"
 
 namespace lazyplug {
 namespace {
@@ -9,16 +9,8 @@ constexpr int64_t kBatch = 2;
 constexpr int64_t kInput = 3;
 constexpr int64_t kHidden = 4;
 
-class NativeRnnCells : public BackendTest {
+class NativeRnnCells : public NativeTest {
  protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    at::manual_seed(1);
-  }
-  void TearDown() override {
-    EXPECT_EQ(count("FallbackTotal"), 0);
-  }
-
   static Tensors weights(int64_t gates) {
     return {
         at::randn({gates * kHidden, kInput}),
