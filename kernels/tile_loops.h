@@ -1,5 +1,7 @@
 #pragma once
 
+#include <iterator>
+
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
@@ -8,9 +10,26 @@ namespace lazyplug::kernels {
 template <typename T>
 using Loop = void (*)(int64_t n, T* out, const T* a, const T* b, const T* c, T s);
 
+// What memory may hold that a program reads, which computes in its own dtype.
+constexpr c10::ScalarType kMemoryDtypes[] = {
+    c10::ScalarType::Bool,
+    c10::ScalarType::Byte,
+    c10::ScalarType::Char,
+    c10::ScalarType::Short,
+    c10::ScalarType::Int,
+    c10::ScalarType::Long,
+    c10::ScalarType::Float,
+    c10::ScalarType::Double};
+
+// Reads n elements of a dtype, `stride` apart, and casts them as the CPU does.
+template <typename T>
+using Load = void (*)(int64_t n, T* out, const void* from, int64_t stride);
+
 template <typename T>
 struct Loops {
   Loop<T> of[kNumOpcodes];
+  Load<T> loads[std::size(kMemoryDtypes)];
+  void (*store_bool)(int64_t n, bool* out, const T* from);
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

@@ -1,6 +1,7 @@
 // Compiled for each target, with LAZYPLUG_TARGET its namespace.
 #include "kernels/tile_loops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -62,6 +63,20 @@ T apply(T a, T b, T c, T s) {
       return a + s * b / c;
     case Opcode::kLerp:
       return a; // see below
+    case Opcode::kEqual:
+      return a == b;
+    case Opcode::kNotEqual:
+      return a != b;
+    case Opcode::kLess:
+      return a < b;
+    case Opcode::kLessEqual:
+      return a <= b;
+    case Opcode::kGreater:
+      return a > b;
+    case Opcode::kGreaterEqual:
+      return a >= b;
+    case Opcode::kWhere:
+      return a != T(0) ? b : c;
   }
 }
 
@@ -82,6 +97,41 @@ void lerp(int64_t n, T* out, const T* a, const T* b, const T* /*c*/, T s) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     out[i] = multiply_add(factor, b[i] - a[i], base[i]);
+  }
+}
+
+// Booleans may be other bytes than 0 and 1.
+template <typename T, typename Memory>
+T convert(const Memory* from) {
+  if constexpr (std::is_same_v<Memory, bool>) {
+    return *reinterpret_cast<const uint8_t*>(from) != 0;
+  } else {
+    return static_cast<T>(*from);
+  }
+}
+
+template <typename T, typename Memory>
+void load(int64_t n, T* out, const void* from, int64_t stride) {
+  const auto* memory = static_cast<const Memory*>(from);
+  if (stride == 1) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = convert<T>(memory + i);
+    }
+  } else if (stride == 0) {
+    std::fill_n(out, n, convert<T>(memory));
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = convert<T>(memory + i * stride);
+    }
+  }
+}
+
+template <typename T>
+void store_bool(int64_t n, bool* out, const T* from) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = from[i] != T(0);
   }
 }
 
@@ -112,7 +162,23 @@ const Loops<T>& loops() {
        loop<Opcode::kDiv, 2, T>,
        loop<Opcode::kAddcmul, 3, T>,
        loop<Opcode::kAddcdiv, 3, T>,
-       lerp<T>}};
+       lerp<T>,
+       loop<Opcode::kEqual, 2, T>,
+       loop<Opcode::kNotEqual, 2, T>,
+       loop<Opcode::kLess, 2, T>,
+       loop<Opcode::kLessEqual, 2, T>,
+       loop<Opcode::kGreater, 2, T>,
+       loop<Opcode::kGreaterEqual, 2, T>,
+       loop<Opcode::kWhere, 3, T>},
+      {load<T, bool>,
+       load<T, uint8_t>,
+       load<T, int8_t>,
+       load<T, int16_t>,
+       load<T, int32_t>,
+       load<T, int64_t>,
+       load<T, float>,
+       load<T, double>},
+      store_bool<T>};
   return table;
 }
 

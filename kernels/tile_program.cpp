@@ -8,7 +8,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "kernels/tile_loops.h"
+#include "kernels/tile.h"
 
 namespace lazyplug::kernels {
 namespace {
@@ -36,48 +36,31 @@ constexpr std::array<Traits, kNumOpcodes> kTraits{{
     {"addcmul", 3, true},
     {"addcdiv", 3, true},
     {"lerp", 2, true},
+    {"eq", 2, false},
+    {"ne", 2, false},
+    {"lt", 2, false},
+    {"le", 2, false},
+    {"gt", 2, false},
+    {"ge", 2, false},
+    {"where", 3, false},
 }};
 
 const Traits& traits(Opcode opcode) {
   return kTraits[static_cast<size_t>(opcode)];
 }
 
-// Elements: a slot's part of a tile is 2 or 4 KB.
-constexpr int64_t kTile = 512;
-
-// One thread's: contents of slots without memory.
-template <typename T>
-struct Tile {
-  alignas(64) T elements[kMaxSlots][kTile];
-};
-
-template <typename T>
-void run_tile(const Program& program, const Row& row, int64_t begin, int64_t n, Tile<T>& tile) {
-  const Loops<T>& loops = kernels::loops<T>();
-  const auto slot = [&](Slot index) {
-    return index < program.num_memory ? static_cast<T*>(row.memory[index]) + begin : tile.elements[index];
-  };
-  for (const Instruction& instruction : program.instructions) {
-    const T number = takes_number(instruction.opcode) ? static_cast<T>(row.numbers[instruction.number]) : T(0);
-    loops.of[static_cast<size_t>(instruction.opcode)](
-        n,
-        slot(instruction.out),
-        slot(instruction.inputs[0]),
-        slot(instruction.inputs[1]),
-        slot(instruction.inputs[2]),
-        number);
-  }
-}
-
 // The elements from `begin` to `end` of all rows, counted through.
 template <typename T>
 void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, int64_t end) {
-  Tile<T> tile;      // not initialised
+  Tile<T> tile(program);
   int64_t first = 0; // element of the row
   for (const Row& row : rows) {
     const int64_t row_end = std::min(row.num_elements, end - first);
-    for (int64_t i = std::max(int64_t{0}, begin - first); i < row_end; i += kTile) {
-      run_tile(program, row, i, std::min(kTile, row_end - i), tile);
+    for (int64_t i = std::max(int64_t{0}, begin - first); i < row_end; i += tile.size) {
+      for (size_t slot = 0; slot < program.num_memory; ++slot) {
+        tile.slots[slot] = static_cast<T*>(row.memory[slot]) + i;
+      }
+      run_tile(program, row.numbers, std::min(tile.size, row_end - i), tile);
     }
     first += row.num_elements;
     if (first >= end) {
@@ -174,6 +157,9 @@ const Loops<T>& loops() {
   }();
   return chosen;
 }
+
+template const Loops<float>& loops();
+template const Loops<double>& loops();
 
 size_t num_inputs(Opcode opcode) {
   return traits(opcode).num_inputs;

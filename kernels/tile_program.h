@@ -33,8 +33,16 @@ enum class Opcode : uint8_t {
   // a + s * (b - a). If s is 1 and b is -0, the sign of the CPU's zero depends on the element's place: here it does
   // not.
   kLerp,
+  // Comparisons make 1 where they hold, else 0.
+  kEqual,        // a == b
+  kNotEqual,     // a != b
+  kLess,         // a < b
+  kLessEqual,    // a <= b
+  kGreater,      // a > b
+  kGreaterEqual, // a >= b
+  kWhere,        // a != 0 ? b : c
 };
-constexpr size_t kNumOpcodes = 16;
+constexpr size_t kNumOpcodes = 23;
 
 // Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
 using Slot = uint8_t;
@@ -59,7 +67,7 @@ struct Program {
   std::vector<Instruction> instructions;
 };
 
-constexpr size_t kMaxSlots = 24;
+constexpr size_t kMaxSlots = 64;
 bool can_compute_in(c10::ScalarType dtype);
 
 // "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs number), and back; nothing

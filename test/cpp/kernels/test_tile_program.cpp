@@ -82,6 +82,13 @@ const std::vector<Case>& cases() {
       {Opcode::kAddcmul, 3, [](T a, T b, T c, double s) { return a.addcmul(b, c, s); }},
       {Opcode::kAddcdiv, 3, [](T a, T b, T c, double s) { return a.addcdiv(b, c, s); }},
       {Opcode::kLerp, 2, [](T a, T b, T, double s) { return a.lerp(b, s); }},
+      {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
+      {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
+      {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
+      {Opcode::kLessEqual, 2, [](T a, T b, T, double) { return a.le(b).to(a.dtype()); }},
+      {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
+      {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
+      {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
   };
   return all;
 }
@@ -167,7 +174,7 @@ TEST(TileProgram, OtherTextsAreNone) {
   for (const char* text :
        {"",
         "f16 memory 1 slots 1 numbers 0",
-        "f32 memory 1 slots 25 numbers 0",
+        "f32 memory 1 slots 65 numbers 0",
         "f32 memory 1 slots 1 numbers 0 0 = sqrt 1 ;",
         "f32 memory 1 slots 1 numbers 0 1 = sqrt 0 ;",
         "f32 memory 1 slots 1 numbers 0 0 = add_number 0 0 ;",

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <c10/util/DimVector.h>
+
+#include <vector>
+
+#include "kernels/tile_program.h"
+
+namespace lazyplug::kernels {
+
+// Whether a program, which computes in its own dtype, may read memory that holds this one.
+bool can_read(c10::ScalarType dtype);
+
+// How the elements of a pointwise program's slots with memory lie: its inputs anyhow, its outputs, the last of these
+// slots, all alike and without gaps. Independent of the program, and of dtypes.
+class PointwiseSpace {
+ public:
+  struct Input {
+    int64_t offset;         // elements from the start of its memory
+    c10::DimVector strides; // elements; 0: what stands there is the same for all
+  };
+
+  // Sizes and strides of the outputs; the inputs have as many dimensions.
+  PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ArrayRef<Input> inputs);
+
+  int64_t num_elements() const {
+    return num_elements_;
+  }
+  size_t num_inputs() const {
+    return inputs_.size();
+  }
+  // Whether the input has an element where each output has one, in the same places.
+  bool is_like_outputs(size_t input) const {
+    return inputs_[input].kind == Kind::kLinear;
+  }
+
+  // Where the elements of an input lie, in the order of the outputs' memory.
+  enum class Kind : uint8_t {
+    kLinear,   // one after the other
+    kConstant, // all are one
+    kStrided,
+  };
+  struct Map {
+    Kind kind;
+    int64_t offset;
+    c10::DimVector strides; // of sizes()
+  };
+  const Map& input(size_t index) const {
+    return inputs_[index];
+  }
+  // The fewest dimensions that describe all inputs, from the innermost.
+  c10::IntArrayRef sizes() const {
+    return sizes_;
+  }
+
+ private:
+  void simplify();
+
+  int64_t num_elements_ = 1;
+  c10::DimVector sizes_;
+  std::vector<Map> inputs_;
+};
+
+// Memory of a slot. What the program writes has its dtype, or is Bool.
+struct Memory {
+  void* data;
+  c10::ScalarType dtype;
+};
+
+// Runs the program for each element, in parallel if there is enough to do. An output may be an input that lies like it,
+// if the program does not read that after it has written.
+void run(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory, const double* numbers);
+
+} // namespace lazyplug::kernels

@@ -1,0 +1,118 @@
+#include "kernels/pointwise.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lazyplug::kernels {
+namespace {
+
+class Pointwise : public testing::Test {
+ protected:
+  void SetUp() override {
+    at::manual_seed(1);
+  }
+
+  // Runs a program, "= add 0 1 0 ;" and so on without its head, on inputs as they lie. The output has the dtype.
+  at::Tensor run(
+      const std::string& instructions,
+      const std::vector<at::Tensor>& inputs,
+      const at::Tensor& out,
+      std::vector<double> numbers = {}) {
+    const bool is_double = out.scalar_type() == at::kDouble;
+    const auto program = parse(
+        std::string(is_double ? "f64" : "f32") + " memory " + std::to_string(inputs.size() + 1) + " slots 10 numbers " +
+        std::to_string(numbers.size()) + " " + instructions);
+    TORCH_CHECK(program, "no program: ", instructions);
+    std::vector<Memory> memory;
+    std::vector<PointwiseSpace::Input> places;
+    for (const at::Tensor& input : inputs) {
+      memory.push_back({const_cast<void*>(input.storage().data()), input.scalar_type()});
+      places.push_back({input.storage_offset(), c10::DimVector(input.expand(out.sizes()).strides())});
+    }
+    memory.push_back({out.data_ptr(), out.scalar_type()});
+    kernels::run(*program, PointwiseSpace(out.sizes(), out.strides(), places), memory, numbers.data());
+    return out;
+  }
+};
+
+TEST_F(Pointwise, InputsMayLieInAnyWay) {
+  const at::Tensor a = at::randn({7, 130, 9});
+  for (const at::Tensor& b :
+       {at::randn({7, 130, 9}),
+        at::randn({9, 130, 7}).permute({2, 1, 0}),
+        at::randn({130, 7, 9}).transpose(0, 1),
+        at::randn({7, 130, 20}).slice(2, 3, 12),
+        at::randn({7, 260, 9}).slice(1, 0, 260, 2),
+        at::randn({9}),
+        at::randn({130, 1}),
+        at::randn({7, 1, 9}),
+        at::randn({7, 1, 1}),
+        at::randn({5}).select(0, 3),
+        at::randn({1, 130, 1})}) {
+    EXPECT_TRUE(run("2 = mul 0 1 ;", {a, b}, at::empty({7, 130, 9})).equal(a * b)) << b.sizes() << b.strides();
+    const at::Tensor permuted = at::empty({9, 7, 130}).permute({1, 2, 0});
+    EXPECT_TRUE(run("2 = mul 0 1 ;", {a, b}, permuted).equal(a * b)) << b.sizes() << b.strides();
+  }
+}
+
+TEST_F(Pointwise, EverySizeIsComputedToItsEnd) {
+  for (const int64_t n : {0, 1, 2, 15, 16, 17, 511, 512, 513, 1500, 70'001}) {
+    const at::Tensor a = at::randn({n});
+    const at::Tensor b = at::randn({n});
+    EXPECT_TRUE(run("3 = mul 0 1 ; 2 = add 3 0 0 ;", {a, b}, at::empty({n}), {1.0}).equal(a * b + a)) << n;
+  }
+  EXPECT_TRUE(run("1 = neg 0 ;", {at::ones({})}, at::empty({})).equal(-at::ones({})));
+}
+
+TEST_F(Pointwise, OtherDtypesAreCastWhenTheyAreRead) {
+  const at::Tensor a = at::randn({3, 300});
+  const at::Tensor large = at::randint(-1'000'000'000, 1'000'000'000, {3, 300}, at::kLong);
+  for (const auto dtype : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kDouble}) {
+    const at::Tensor b = (dtype == at::kLong ? large * 1'000'000'001 : large.remainder(100)).to(dtype);
+    EXPECT_TRUE(can_read(dtype));
+    EXPECT_TRUE(run("2 = mul 0 1 ;", {a, b}, at::empty({3, 300})).equal(a * b.to(at::kFloat))) << dtype;
+    const at::Tensor column = b.slice(1, 7, 8);
+    EXPECT_TRUE(run("2 = mul 0 1 ;", {a, column}, at::empty({3, 300})).equal(a * column.to(at::kFloat))) << dtype;
+  }
+  EXPECT_FALSE(can_read(at::kComplexFloat));
+  EXPECT_FALSE(can_read(at::kHalf));
+  const at::Tensor bytes = at::arange(600, at::kInt).remainder(5).to(at::kByte);
+  const at::Tensor odd = bytes.view(at::kBool); // booleans that are not 0 or 1
+  EXPECT_TRUE(run("1 = copy 0 ;", {odd}, at::empty({600})).equal(bytes.ne(0).to(at::kFloat)));
+}
+
+TEST_F(Pointwise, MasksAreComparisonsAndChoices) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const at::Tensor some = at::tensor({0.0, -0.0, inf, -inf, double(NAN), 1e-42, 1.0, -1.0}, at::kFloat);
+  const at::Tensor a = some.repeat_interleave(8);
+  const at::Tensor b = some.repeat({8});
+  const auto compare = [&](const char* name) {
+    return run(std::string("2 = ") + name + " 0 1 ;", {a, b}, at::empty({64}, at::kBool));
+  };
+  EXPECT_TRUE(compare("eq").equal(a.eq(b)));
+  EXPECT_TRUE(compare("ne").equal(a.ne(b)));
+  EXPECT_TRUE(compare("lt").equal(a.lt(b)));
+  EXPECT_TRUE(compare("le").equal(a.le(b)));
+  EXPECT_TRUE(compare("gt").equal(a.gt(b)));
+  EXPECT_TRUE(compare("ge").equal(a.ge(b)));
+  const at::Tensor chosen = run("4 = lt 0 1 ; 3 = where 4 0 2 ;", {a, b, at::ones({})}, at::empty({64}));
+  EXPECT_TRUE(chosen.view(at::kInt).equal(at::where(a.lt(b), a, at::ones({})).view(at::kInt)));
+}
+
+TEST_F(Pointwise, AnOutputMayBeAnInput) {
+  const at::Tensor a = at::randn({100, 100});
+  const at::Tensor b = at::randn({100});
+  const at::Tensor expected = a * b + b;
+  EXPECT_TRUE(run("3 = mul 0 1 ; 2 = add 3 1 0 ;", {a, b}, a, {1.0}).equal(expected));
+}
+
+TEST_F(Pointwise, DoublesAreComputedAsDoubles) {
+  const at::Tensor a = at::randn({40, 50}, at::kDouble);
+  const at::Tensor b = at::randn({50});
+  EXPECT_TRUE(run("2 = div 0 1 ;", {a, b}, at::empty({40, 50}, at::kDouble)).equal(a / b));
+}
+
+} // namespace
+} // namespace lazyplug::kernels
