@@ -77,6 +77,8 @@ T apply(T a, T b, T c, T s) {
       return a >= b;
     case Opcode::kWhere:
       return a != T(0) ? b : c;
+    case Opcode::kNumber:
+      return s;
   }
 }
 
@@ -85,7 +87,7 @@ template <Opcode kOpcode, int kInputs, typename T>
 void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    out[i] = apply<kOpcode>(a[i], kInputs > 1 ? b[i] : T(0), kInputs > 2 ? c[i] : T(0), s);
+    out[i] = apply<kOpcode>(kInputs > 0 ? a[i] : T(0), kInputs > 1 ? b[i] : T(0), kInputs > 2 ? c[i] : T(0), s);
   }
 }
 
@@ -169,7 +171,8 @@ const Loops<T>& loops() {
        loop<Opcode::kLessEqual, 2, T>,
        loop<Opcode::kGreater, 2, T>,
        loop<Opcode::kGreaterEqual, 2, T>,
-       loop<Opcode::kWhere, 3, T>},
+       loop<Opcode::kWhere, 3, T>,
+       loop<Opcode::kNumber, 0, T>},
       {load<T, bool>,
        load<T, uint8_t>,
        load<T, int8_t>,

@@ -43,6 +43,7 @@ constexpr std::array<Traits, kNumOpcodes> kTraits{{
     {"gt", 2, false},
     {"ge", 2, false},
     {"where", 3, false},
+    {"number", 0, true},
 }};
 
 const Traits& traits(Opcode opcode) {

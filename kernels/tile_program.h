@@ -41,8 +41,9 @@ enum class Opcode : uint8_t {
   kGreater,      // a > b
   kGreaterEqual, // a >= b
   kWhere,        // a != 0 ? b : c
+  kNumber,       // s
 };
-constexpr size_t kNumOpcodes = 23;
+constexpr size_t kNumOpcodes = 24;
 
 // Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
 using Slot = uint8_t;

@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "common/config.h"
+#include "common/metrics.h"
 #include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
+#include "lowering/pointwise_kernel.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -88,17 +90,12 @@ LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
 }
 
 LoweredGraph LoweringContext::lower() && {
-  Nodes nodes;
-  for (GraphNode& node : graph_.nodes()) {
-    if (node.kind() != NodeKind::kDeviceData) { // an input
-      nodes.push_back(&node);
-    }
-  }
+  const std::vector<Step> steps = make_schedule(graph_, is_pass_enabled("fusion"));
   const bool may_group = is_pass_enabled("foreach_groups");
-  for (size_t i = 0; i < nodes.size();) {
-    const size_t num_grouped = may_group ? lower_group(c10::ArrayRef<GraphNode*>(nodes).slice(i)) : 0;
+  for (size_t i = 0; i < steps.size();) {
+    const size_t num_grouped = may_group ? lower_foreach(c10::ArrayRef<Step>(steps).slice(i)) : 0;
     if (num_grouped == 0) {
-      lower_node(*nodes[i]);
+      steps[i].group ? lower_pointwise(*steps[i].group) : lower_node(*steps[i].node);
     }
     i += std::max<size_t>(num_grouped, 1);
   }
@@ -151,17 +148,52 @@ void LoweringContext::lower_call(GraphNode& node) {
   bind_outputs(node, call, owned);
 }
 
-size_t LoweringContext::lower_group(c10::ArrayRef<GraphNode*> nodes) {
-  ForeachGroup group(graph_);
-  while (group.nodes().size() < nodes.size() && group.add(*nodes[group.nodes().size()])) {
+void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
+  static Counter& groups = counter("FusedGroups");
+  static Counter& nodes = counter("FusedNodes");
+  origin_ = group.nodes().front();
+  const std::vector<GraphValue> outputs = group.outputs();
+  std::vector<JitValue*> inputs;
+  for (const auto& input : group.inputs()) {
+    inputs.push_back(result_of(input.value));
   }
-  if (!group.empty()) {
-    lower_group(group);
+  for (const uint32_t number : group.numbers()) {
+    inputs.push_back(scalars_[number]);
   }
-  return group.nodes().size();
+  auto* call = add_node(runtime_ops().pointwise, inputs, outputs.size());
+  set_pointwise(*call, group);
+  describe_group(*call, group.nodes());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    result_of(outputs[i]) = call->output(i)->setType(type_of(outputs[i].layout()));
+  }
+  groups.add();
+  nodes.add(group.nodes().size());
 }
 
-void LoweringContext::lower_group(const ForeachGroup& group) {
+void LoweringContext::describe_group(JitNode& call, const Nodes& nodes) {
+  std::vector<std::string> ops;
+  float work = 0;
+  for (const GraphNode* node : nodes) {
+    ops.push_back(node->op().name());
+    work += node->signature()->work;
+  }
+  set_ops(call, std::move(ops));
+  set_work(call, work);
+}
+
+size_t LoweringContext::lower_foreach(c10::ArrayRef<Step> steps) {
+  ForeachGroup group(graph_);
+  size_t num_nodes = 0;
+  while (num_nodes < steps.size() && steps[num_nodes].node && group.add(*steps[num_nodes].node)) {
+    ++num_nodes;
+  }
+  if (num_nodes > 0) {
+    lower_foreach(group);
+  }
+  return num_nodes;
+}
+
+void LoweringContext::lower_foreach(const ForeachGroup& group) {
   origin_ = group.nodes().front();
   std::vector<uint8_t> given;
   std::vector<uint8_t> fresh;
@@ -185,11 +217,7 @@ void LoweringContext::lower_group(const ForeachGroup& group) {
        constant(static_cast<int64_t>(group.num_rows())),
        constant(kernels::to_string(program))},
       1);
-  std::vector<std::string> ops;
-  for (const GraphNode* node : group.nodes()) {
-    ops.push_back(node->op().name());
-  }
-  set_ops(*call, std::move(ops));
+  describe_group(*call, group.nodes());
   set_writes(*call, {0});
   call->output()->setType(c10::ListType::ofTensors());
   bind_fresh(group, fresh, call);

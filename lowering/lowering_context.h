@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lowering/foreach_group.h"
+#include "lowering/fusion/schedule.h"
 #include "lowering/ir/graph.h"
 #include "lowering/resolve_kernel.h"
 
@@ -22,8 +23,8 @@ struct LoweredGraph {
   std::unordered_map<const torch::jit::Node*, SignaturePtr> checked;
 };
 
-// Translates a graph, node by node, into TorchScript. Neighbouring _foreach_ calls
-// become one node, unless the pass "foreach_groups" is disabled.
+// Translates a graph into TorchScript, node by node, or group by group: of pointwise calls, unless the pass "fusion" is
+// disabled, and of neighbouring _foreach_ calls, unless "foreach_groups" is.
 class LoweringContext {
  public:
   explicit LoweringContext(Graph& graph);
@@ -38,9 +39,11 @@ class LoweringContext {
   void lower_node(GraphNode& node);
   void lower_empty(GraphNode& node);
   void lower_call(GraphNode& node);
+  void lower_pointwise(const PointwiseGroup& group);
   // Lowers the group that begins there, if there is one. Returns how many nodes.
-  size_t lower_group(c10::ArrayRef<GraphNode*> nodes);
-  void lower_group(const ForeachGroup& group);
+  size_t lower_foreach(c10::ArrayRef<Step> steps);
+  void lower_foreach(const ForeachGroup& group);
+  static void describe_group(torch::jit::Node& call, const Nodes& nodes);
   torch::jit::Value* group_tensors(const ForeachGroup& group, const std::vector<uint8_t>& lists);
   torch::jit::Value* group_numbers(const ForeachGroup& group, bool lists);
   void bind_fresh(const ForeachGroup& group, c10::ArrayRef<uint8_t> lists, torch::jit::Node* call);

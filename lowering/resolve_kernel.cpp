@@ -1,6 +1,8 @@
 #include "lowering/resolve_kernel.h"
 
 #include "lowering/out_variants.h"
+#include "lowering/passes/pass.h"
+#include "lowering/pointwise_kernel.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
 
@@ -81,6 +83,12 @@ Kernel group_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
   return {TileKernel(std::move(*program), static_cast<size_t>(constant<int64_t>(node, 3))), 3};
 }
 
+Kernel pointwise_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
+  PointwiseKernel kernel(node, is_pass_enabled("destinations"));
+  auto dependences = kernel.dependences();
+  return {std::move(kernel), node.inputs().size(), nullptr, std::move(dependences)};
+}
+
 using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);
 
 Resolve find_runtime_op(c10::Symbol kind) {
@@ -90,6 +98,7 @@ Resolve find_runtime_op(c10::Symbol kind) {
       {runtime_ops().empty, empty_kernel},
       {runtime_ops().generator, generator_kernel},
       {runtime_ops().tile_program, group_kernel},
+      {runtime_ops().pointwise, pointwise_kernel},
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };

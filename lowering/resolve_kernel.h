@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "lowering/ir/op_info.h"
 #include "lowering/node_attributes.h"
@@ -18,6 +19,9 @@ struct Kernel {
   std::function<void(c10::Stack&)> run;
   size_t num_inputs = 0;
   std::function<void(c10::Stack&)> run_into = nullptr;
+  // By output, the inputs that it depends on; empty: each depends on all. Such a kernel takes None for inputs that are
+  // missing, and what depends on these is undefined.
+  std::vector<std::vector<bool>> dependences = {};
 };
 
 // The name of an op: "aten::add", interned, and its overload.

@@ -18,6 +18,7 @@ struct RuntimeOps {
   const c10::Symbol empty = c10::Symbol::fromQualString("lazyplug::empty");
   const c10::Symbol generator = c10::Symbol::fromQualString("lazyplug::generator");
   const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
+  const c10::Symbol pointwise = c10::Symbol::fromQualString("lazyplug::pointwise");
 };
 const RuntimeOps& runtime_ops();
 

@@ -23,7 +23,7 @@ namespace lazyplug {
 namespace {
 
 bool is_group(const torch::jit::Node& node) {
-  return node.kind() == runtime_ops().tile_program;
+  return node.kind() == runtime_ops().tile_program || node.kind() == runtime_ops().pointwise;
 }
 
 // How many nodes of the graph it stands for.
@@ -151,6 +151,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   Kernel kernel = resolve_kernel(*node, find_op, geometries_, op);
   instruction.run = std::move(kernel.run);
   instruction.run_into = std::move(kernel.run_into);
+  instruction.dependences = std::move(kernel.dependences);
   if (const auto checked = checked_.find(node); checked != checked_.end()) {
     for (auto* run : {&instruction.run, &instruction.run_into}) {
       *run = *run ? check_before(std::move(*run), checked->second) : nullptr;
@@ -170,7 +171,8 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(read_of(node->input(i)));
   }
-  if (const auto first = op ? std::optional(0U) : first_unpacked(*node); first && !returns_views(*node)) {
+  const bool is_call = op || node->kind() == runtime_ops().pointwise;
+  if (const auto first = is_call ? std::optional(0U) : first_unpacked(*node); first && !returns_views(*node)) {
     add_promises(*node, *first, instruction);
   }
   instruction.first_output = num_registers_;
@@ -448,8 +450,15 @@ void TorchScriptComputation::execute_after_error(size_t next, Frame& frame) cons
 }
 
 // An instruction that depends on what failed does not run, except that memory
-// which was to be written goes its way.
+// which was to be written goes its way, and that a kernel may know what does not depend on it.
 void TorchScriptComputation::run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const {
+  if (!instruction.dependences.empty()) {
+    execute(instruction, frame);
+    for (size_t i = 0; i < instruction.dependences.size(); ++i) {
+      frame.errors[instruction.first_output + i] = find_error(instruction, frame.errors, instruction.dependences[i]);
+    }
+    return;
+  }
   if (instruction.hands_on_memory && frame.registers[instruction.reads[0].index].isTensor()) {
     execute(instruction, frame);
   }
@@ -465,10 +474,14 @@ void TorchScriptComputation::spoil(const Instruction& instruction, const OpError
   }
 }
 
-TorchScriptComputation::OpError TorchScriptComputation::find_error(const Instruction& instruction, const Errors& errors)
-    const {
-  for (const Read& read : instruction.reads) {
-    if (read.kind != Read::Kind::kConstant && errors[read.index].error) {
+TorchScriptComputation::OpError TorchScriptComputation::find_error(
+    const Instruction& instruction,
+    const Errors& errors,
+    const std::vector<bool>& among) const {
+  for (size_t i = 0; i < instruction.reads.size(); ++i) {
+    const Read& read = instruction.reads[i];
+    const bool is_asked = among.empty() || (i < among.size() && among[i]);
+    if (is_asked && read.kind != Read::Kind::kConstant && errors[read.index].error) {
       return errors[read.index];
     }
   }

@@ -70,6 +70,7 @@ class TorchScriptComputation final : public Computation {
     c10::SmallVector<const Geometry*, 2> promised;
     uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
     c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
+    std::vector<std::vector<bool>> dependences; // see Kernel
     bool hands_on_memory = false;
     float work = 0;                         // see light_work()
     NodeId node = 0;                        // of the trace, that it belongs to
@@ -104,7 +105,8 @@ class TorchScriptComputation final : public Computation {
   void execute_after_error(size_t next, Frame& frame) const;
   void run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const;
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
-  OpError find_error(const Instruction& instruction, const Errors& errors) const;
+  // Of the inputs, or of some.
+  OpError find_error(const Instruction& instruction, const Errors& errors, const std::vector<bool>& among = {}) const;
   OpError current_error(const Instruction& instruction) const;
   ComputationResult collect(Frame& frame) const;
 

@@ -89,6 +89,7 @@ const std::vector<Case>& cases() {
       {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
       {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
       {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
+      {Opcode::kNumber, 1, [](T a, T, T, double s) { return at::full_like(a, s); }},
   };
   return all;
 }

@@ -1,0 +1,230 @@
+#include "lowering/fusion/pointwise_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/pointwise.h"
+
+namespace lazyplug {
+namespace {
+
+using kernels::Opcode;
+
+bool is_real(const c10::IValue& number) {
+  return number.isDouble() || number.isInt();
+}
+
+// The dtype in which operands are compared, if that is the one of a tensor that is no number.
+c10::ScalarType compared_dtype(const Signature& signature) {
+  c10::ScalarType result = c10::ScalarType::Undefined;
+  bool has_dims = false;
+  for (const Geometry& operand : signature.operands) {
+    const bool is_first_kind = !operand.sizes.empty();
+    if (operand.wrapped_number || (has_dims && !is_first_kind)) {
+      continue;
+    }
+    const bool is_better = result == c10::ScalarType::Undefined || (is_first_kind && !has_dims);
+    result = is_better ? operand.dtype : c10::promoteTypes(result, operand.dtype);
+    has_dims |= is_first_kind;
+  }
+  return result;
+}
+
+// Strides for more dimensions: what is missing, and what has one element, is the same for all.
+std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayRef sizes) {
+  if (geometry.sizes.size() > sizes.size()) {
+    return std::nullopt;
+  }
+  c10::DimVector strides(sizes.size(), 0);
+  const size_t first = sizes.size() - geometry.sizes.size();
+  for (size_t i = 0; i < geometry.sizes.size(); ++i) {
+    if (geometry.sizes[i] != 1 && geometry.sizes[i] != sizes[first + i]) {
+      return std::nullopt;
+    }
+    strides[first + i] = geometry.sizes[i] == 1 ? 0 : geometry.strides[i];
+  }
+  return strides;
+}
+
+} // namespace
+
+bool PointwiseGroup::add(GraphNode& node) {
+  const PointwiseOp* op = node.is_call() ? find_pointwise_op(node.op()) : nullptr;
+  if (!op || nodes_.size() == kMaxNodes) {
+    return false;
+  }
+  const size_t num_steps = steps_.size();
+  const size_t num_inputs = inputs_.size();
+  const size_t num_numbers = numbers_.size();
+  if (add_call(node, *op) && inputs_.size() + steps_.size() <= kernels::kMaxSlots) {
+    nodes_.push_back(&node);
+    step_of_.push_back(static_cast<uint32_t>(steps_.size() - 1));
+    return true;
+  }
+  steps_.resize(num_steps);
+  inputs_.resize(num_inputs);
+  numbers_.resize(num_numbers);
+  return false;
+}
+
+bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
+  const Signature& signature = *node.signature();
+  const bool is_mask_other = op.opcode == Opcode::kWhere && signature.operands[0].dtype != c10::ScalarType::Bool;
+  if (signature.args.size() != std::strlen(op.args) || is_mask_other || !has_layout(signature, op.compares)) {
+    return false;
+  }
+  Step step{op.opcode, {}};
+  size_t operand = 0;
+  size_t scalar = 0;
+  for (size_t i = 0; i < signature.args.size(); ++i) {
+    const auto kind = signature.args[i].kind;
+    if (op.args[i] == '-' && kind == ArgBinding::Kind::kConstant) {
+      continue;
+    }
+    if (op.args[i] == 't' && kind == ArgBinding::Kind::kOperand) {
+      const auto source = read(node.operand(operand++));
+      if (!source) {
+        return false;
+      }
+      step.sources.push_back(*source);
+      continue;
+    }
+    const auto number = kind == ArgBinding::Kind::kScalar ? add_number(node.scalars()[scalar++]) : std::nullopt;
+    if (!number) {
+      return false;
+    }
+    if (op.args[i] == 's') {
+      step.number = *number;
+    } else {
+      step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
+      steps_.push_back({Opcode::kNumber, {}, *number});
+    }
+  }
+  steps_.push_back(std::move(step));
+  return true;
+}
+
+bool PointwiseGroup::has_layout(const Signature& signature, bool compares) {
+  if (signature.outputs.size() != 1 || signature.returns.size() != 1 ||
+      signature.returns[0].kind != ReturnBinding::Kind::kFresh || !signature.on_cpu.empty()) {
+    return false;
+  }
+  const Geometry& output = signature.outputs[0];
+  const c10::ScalarType dtype = compares ? compared_dtype(signature) : output.dtype;
+  if (nodes_.empty()) {
+    layout_ = output;
+    layout_.dtype = dtype;
+    return kernels::can_compute_in(dtype) && output.numel() > 0 && output.is_dense() && output.offset == 0 &&
+           !output.has_bits();
+  }
+  return dtype == layout_.dtype && output.sizes == layout_.sizes && output.strides == layout_.strides &&
+         output.offset == 0 && !output.has_bits();
+}
+
+std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& operand) {
+  const GraphValue value = operand.value();
+  if (!value.defined()) {
+    return std::nullopt;
+  }
+  const auto maker = std::find(nodes_.begin(), nodes_.end(), value.node);
+  if (maker != nodes_.end()) {
+    return operand.view() ? std::nullopt : std::optional(Source{false, step_of_[maker - nodes_.begin()]});
+  }
+  const Geometry& seen = operand.view() ? *operand.view() : value.layout();
+  const auto strides = broadcast(seen, layout_.sizes);
+  if (!strides || seen.dtype != value.layout().dtype || !kernels::can_read(seen.dtype) || seen.conj || seen.neg) {
+    return std::nullopt;
+  }
+  for (uint32_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].strides == *strides) {
+      return Source{true, i};
+    }
+  }
+  inputs_.push_back({value, seen.offset, *strides});
+  return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
+}
+
+std::optional<uint8_t> PointwiseGroup::add_number(uint32_t scalar) {
+  if (!is_real(graph_->scalars()[scalar]) || numbers_.size() == 255) {
+    return std::nullopt;
+  }
+  numbers_.push_back(scalar);
+  return static_cast<uint8_t>(numbers_.size() - 1);
+}
+
+bool PointwiseGroup::contains(const GraphNode* node) const {
+  return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end();
+}
+
+bool PointwiseGroup::reads(GraphValue value) const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.value == value; });
+}
+
+std::vector<GraphValue> PointwiseGroup::outputs() const {
+  std::vector<GraphValue> outputs;
+  for (GraphNode* node : nodes_) {
+    const GraphValue value = node->output(0);
+    bool is_read = false;
+    for (const GraphUse* use = value.uses(); use && !is_read; use = use->next()) {
+      is_read = !contains(use->user());
+    }
+    if (is_read) {
+      outputs.push_back(value);
+    }
+  }
+  return outputs;
+}
+
+// By step: the last one that reads what it makes.
+c10::SmallVector<size_t, 64> PointwiseGroup::last_reads() const {
+  c10::SmallVector<size_t, 64> result(steps_.size(), 0);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (const Source& source : steps_[i].sources) {
+      if (!source.is_input) {
+        result[source.index] = i;
+      }
+    }
+  }
+  return result;
+}
+
+kernels::Program PointwiseGroup::program() const {
+  const std::vector<GraphValue> outputs = this->outputs();
+  const auto last_read = last_reads();
+  kernels::Program program;
+  program.dtype = layout_.dtype;
+  program.num_memory = static_cast<uint8_t>(inputs_.size() + outputs.size());
+  program.num_slots = program.num_memory;
+  program.num_numbers = static_cast<uint8_t>(numbers_.size());
+  std::vector<std::optional<kernels::Slot>> slots(steps_.size()); // of what each step makes
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto node = std::find(nodes_.begin(), nodes_.end(), outputs[i].node);
+    slots[step_of_[node - nodes_.begin()]] = static_cast<kernels::Slot>(inputs_.size() + i);
+  }
+  std::vector<kernels::Slot> free;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    kernels::Instruction instruction{steps_[i].opcode, 0};
+    instruction.number = steps_[i].number;
+    for (size_t j = 0; j < steps_[i].sources.size(); ++j) {
+      const auto [is_input, index] = steps_[i].sources[j];
+      instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : *slots[index];
+      // Not the slot of a result, and not twice.
+      const bool is_last = !is_input && last_read[index] == i && *slots[index] >= program.num_memory;
+      if (is_last && std::find(free.begin(), free.end(), *slots[index]) == free.end()) {
+        free.push_back(*slots[index]);
+      }
+    }
+    if (!slots[i]) {
+      if (free.empty()) {
+        free.push_back(program.num_slots++);
+      }
+      slots[i] = free.back();
+      free.pop_back();
+    }
+    instruction.out = *slots[i];
+    program.instructions.push_back(instruction);
+  }
+  return program;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kernels/tile_program.h"
+#include "lowering/fusion/pointwise_ops.h"
+#include "lowering/ir/graph.h"
+
+namespace lazyplug {
+
+// Calls that one tile program computes, element by element: all results have one shape, and lie alike.
+class PointwiseGroup {
+ public:
+  // Something read: a value that comes from elsewhere, through a view or not.
+  struct Input {
+    GraphValue value;
+    int64_t offset;         // elements from the start of its memory
+    c10::DimVector strides; // of the group's sizes
+  };
+
+  static constexpr size_t kMaxNodes = 32;
+
+  explicit PointwiseGroup(const Graph& graph) : graph_(&graph) {}
+
+  // Takes the call in, unless it is none that fits. It comes after those that are in.
+  bool add(GraphNode& node);
+
+  const std::vector<GraphNode*>& nodes() const {
+    return nodes_;
+  }
+  bool contains(const GraphNode* node) const;
+  // Whether it reads the value from elsewhere.
+  bool reads(GraphValue value) const;
+
+  // Of all results: sizes and strides. The dtype is that in which the group computes.
+  const Geometry& layout() const {
+    return layout_;
+  }
+  const std::vector<Input>& inputs() const {
+    return inputs_;
+  }
+  // Which of the graph's scalars are the program's numbers.
+  const std::vector<uint32_t>& numbers() const {
+    return numbers_;
+  }
+  // The results that somebody else reads.
+  std::vector<GraphValue> outputs() const;
+  // Its slots with memory are the inputs, then the outputs.
+  kernels::Program program() const;
+
+ private:
+  // What an instruction reads: an input, or what another instruction has made.
+  struct Source {
+    bool is_input;
+    uint32_t index;
+  };
+  struct Step {
+    kernels::Opcode opcode;
+    c10::SmallVector<Source, 3> sources;
+    uint8_t number = 0;
+  };
+
+  bool add_call(GraphNode& node, const PointwiseOp& op);
+  bool has_layout(const Signature& signature, bool compares);
+  std::optional<Source> read(const GraphUse& operand);
+  std::optional<uint8_t> add_number(uint32_t scalar);
+  c10::SmallVector<size_t, 64> last_reads() const;
+
+  const Graph* graph_;
+  Geometry layout_;
+  std::vector<GraphNode*> nodes_;
+  std::vector<uint32_t> step_of_; // by node: the last of its steps, which makes its result
+  std::vector<Step> steps_;
+  std::vector<Input> inputs_;
+  std::vector<uint32_t> numbers_;
+};
+
+} // namespace lazyplug

@@ -1,0 +1,125 @@
+#include "lowering/fusion/schedule.h"
+
+#include <algorithm>
+
+namespace lazyplug {
+namespace {
+
+// More of them rarely find anything more, and each is looked through for each node.
+constexpr size_t kMaxOpen = 4;
+// Elements. Calls that have nothing to do with each other only share what a call costs; of larger tensors, none should
+// live longer for that.
+constexpr int64_t kMaxUnrelated = 32'768;
+
+// Open groups have nothing to do with each other: a call that reads the results of two closes one of them, or both.
+class Scheduler {
+ public:
+  explicit Scheduler(Graph& graph) : graph_(graph) {
+    graph.number();
+    group_of_.resize(graph.nodes().size());
+  }
+
+  void add(GraphNode& node) {
+    if (!join(node) && !begin(node)) {
+      close_before(node, nullptr);
+      steps_.push_back({&node, nullptr});
+    }
+  }
+
+  std::vector<Step> finish() && {
+    while (!open_.empty()) {
+      close(*open_.front());
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  using Group = PointwiseGroup;
+
+  bool join(GraphNode& node) {
+    for (const bool is_related : {true, false}) {
+      for (size_t i = open_.size(); i-- > 0;) {
+        Group& group = *open_[i];
+        const bool may_join = reads_from(node, group) ? is_related : !is_related && is_small(group);
+        if (may_join && group.add(node)) {
+          group_of_[node.place()] = &group;
+          close_before(node, &group);
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool begin(GraphNode& node) {
+    auto group = std::make_unique<Group>(graph_);
+    if (!group->add(node)) {
+      return false;
+    }
+    close_before(node, nullptr);
+    if (open_.size() == kMaxOpen) {
+      close(*open_.front());
+    }
+    group_of_[node.place()] = group.get();
+    open_.push_back(std::move(group));
+    return true;
+  }
+
+  static bool is_small(const Group& group) {
+    return group.layout().numel() <= kMaxUnrelated;
+  }
+
+  bool reads_from(const GraphNode& node, const Group& group) const {
+    for (size_t i = 0; i < node.num_operands(); ++i) {
+      const GraphNode* maker = node.operand(i).value().node;
+      if (maker && group_of_[maker->place()] == &group) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Those, but for its own, that it reads from, or that read what it writes.
+  void close_before(const GraphNode& node, const Group* own) {
+    const std::vector<GraphValue> written = node.is_call() ? node.written_values() : std::vector<GraphValue>();
+    for (size_t i = open_.size(); i-- > 0;) {
+      const Group& group = *open_[i];
+      const bool loses = std::any_of(written.begin(), written.end(), [&](GraphValue value) { return group.reads(value); });
+      if (&group != own && (loses || reads_from(node, group))) {
+        close(group);
+      }
+    }
+  }
+
+  void close(const Group& closed) {
+    const auto place = std::find_if(open_.begin(), open_.end(), [&](const auto& group) { return group.get() == &closed; });
+    for (const GraphNode* node : closed.nodes()) {
+      group_of_[node->place()] = nullptr;
+    }
+    std::unique_ptr<Group> group = std::move(*place);
+    open_.erase(place);
+    GraphNode* first = group->nodes().front();
+    steps_.push_back(group->nodes().size() == 1 ? Step{first, nullptr} : Step{nullptr, std::move(group)});
+  }
+
+  const Graph& graph_;
+  std::vector<const Group*> group_of_; // by place of the node: the open group that it is in
+  std::vector<std::unique_ptr<Group>> open_;
+  std::vector<Step> steps_;
+};
+
+} // namespace
+
+std::vector<Step> make_schedule(Graph& graph, bool may_group) {
+  std::vector<Step> steps;
+  Scheduler scheduler(graph);
+  for (GraphNode& node : graph.nodes()) {
+    if (node.kind() == NodeKind::kDeviceData) {
+      continue; // an input
+    }
+    may_group ? scheduler.add(node) : steps.push_back({&node, nullptr});
+  }
+  return may_group ? std::move(scheduler).finish() : std::move(steps);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/pointwise.h"
+#include "lowering/fusion/pointwise_group.h"
+
+namespace lazyplug {
+
+// A pointwise tile program as graphs call it, with as many dimensions everywhere as the results have:
+//
+//   %c : Float(4, 8, strides=[8, 1]) = lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1"](%a, %b, %n)
+//
+// The inputs are the program's, then its numbers; the outputs are the program's. `places` says for each input where it
+// begins and the stride of each dimension. TorchScript knows the op as one of any arguments.
+class PointwiseKernel {
+ public:
+  // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
+  PointwiseKernel(const torch::jit::Node& node, bool may_donate);
+
+  // Takes the inputs from the stack, and leaves the outputs; undefined are those that depend on an input that is None.
+  void operator()(c10::Stack& stack) const;
+
+  // By output: the inputs that it depends on.
+  const std::vector<std::vector<bool>>& dependences() const {
+    return dependences_;
+  }
+
+ private:
+  struct Call;
+
+  void find_dependences();
+  void find_donors();
+  void read_inputs(c10::Stack& stack, Call& call) const;
+  void make_outputs(Call& call) const;
+  at::Tensor find_donor(size_t output, const Call& call) const;
+  size_t num_outputs() const {
+    return program_.num_memory - space_.num_inputs();
+  }
+
+  kernels::Program program_;
+  kernels::PointwiseSpace space_;
+  std::vector<Geometry> inputs_;
+  std::vector<Geometry> outputs_;
+  std::vector<std::vector<bool>> dependences_;
+  std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
+};
+
+// The attributes of its node.
+void set_pointwise(torch::jit::Node& node, const PointwiseGroup& group);
+
+} // namespace lazyplug
