@@ -99,7 +99,11 @@ class Scheduler {
     std::unique_ptr<Group> group = std::move(*place);
     open_.erase(place);
     GraphNode* first = group->nodes().front();
-    steps_.push_back(group->nodes().size() == 1 ? Step{first, nullptr} : Step{nullptr, std::move(group)});
+    if (group->nodes().size() == 1) {
+      steps_.push_back({first, nullptr});
+    } else if (!group->outputs().empty()) { // dead code, if that has not been removed
+      steps_.push_back({nullptr, std::move(group)});
+    }
   }
 
   const Graph& graph_;
