@@ -79,6 +79,10 @@ T apply(T a, T b, T c, T s) {
       return a != T(0) ? b : c;
     case Opcode::kNumber:
       return s;
+    case Opcode::kZero:
+      return T(0);
+    case Opcode::kOne:
+      return T(1);
   }
 }
 
@@ -172,7 +176,9 @@ const Loops<T>& loops() {
        loop<Opcode::kGreater, 2, T>,
        loop<Opcode::kGreaterEqual, 2, T>,
        loop<Opcode::kWhere, 3, T>,
-       loop<Opcode::kNumber, 0, T>},
+       loop<Opcode::kNumber, 0, T>,
+       loop<Opcode::kZero, 0, T>,
+       loop<Opcode::kOne, 0, T>},
       {load<T, bool>,
        load<T, uint8_t>,
        load<T, int8_t>,

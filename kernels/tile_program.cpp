@@ -44,6 +44,8 @@ constexpr std::array<Traits, kNumOpcodes> kTraits{{
     {"ge", 2, false},
     {"where", 3, false},
     {"number", 0, true},
+    {"zero", 0, false},
+    {"one", 0, false},
 }};
 
 const Traits& traits(Opcode opcode) {

@@ -42,8 +42,10 @@ enum class Opcode : uint8_t {
   kGreaterEqual, // a >= b
   kWhere,        // a != 0 ? b : c
   kNumber,       // s
+  kZero,
+  kOne,
 };
-constexpr size_t kNumOpcodes = 24;
+constexpr size_t kNumOpcodes = 26;
 
 // Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
 using Slot = uint8_t;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kernels/pointwise.h"
 
@@ -28,6 +29,32 @@ c10::ScalarType compared_dtype(const Signature& signature) {
     has_dims |= is_first_kind;
   }
   return result;
+}
+
+// An argument that a character of PointwiseOp::args stands for.
+bool is_kind(char arg, ArgBinding::Kind kind) {
+  switch (arg) {
+    case 't':
+    case '.':
+      return kind == ArgBinding::Kind::kOperand;
+    case 'n':
+    case 's':
+      return kind == ArgBinding::Kind::kScalar;
+    default:
+      return kind == ArgBinding::Kind::kConstant;
+  }
+}
+
+// Anew, or in place of all of its first operand.
+bool makes_one_value(const GraphNode& node) {
+  const Signature& signature = *node.signature();
+  if (signature.returns.size() != 1 || node.num_outputs() != 1) {
+    return false;
+  }
+  if (signature.written.empty()) {
+    return signature.returns[0].kind == ReturnBinding::Kind::kFresh;
+  }
+  return signature.writes_operand(0) && !node.operand(0).view() && node.operand(0).value().defined();
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -70,7 +97,7 @@ bool PointwiseGroup::add(GraphNode& node) {
 bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
   const bool is_mask_other = op.opcode == Opcode::kWhere && signature.operands[0].dtype != c10::ScalarType::Bool;
-  if (signature.args.size() != std::strlen(op.args) || is_mask_other || !has_layout(signature, op.compares)) {
+  if (signature.args.size() != std::strlen(op.args) || is_mask_other || !has_layout(node, op)) {
     return false;
   }
   Step step{op.opcode, {}};
@@ -78,47 +105,45 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
     const auto kind = signature.args[i].kind;
-    if (op.args[i] == '-' && kind == ArgBinding::Kind::kConstant) {
-      continue;
-    }
-    if (op.args[i] == 't' && kind == ArgBinding::Kind::kOperand) {
-      const auto source = read(node.operand(operand++));
-      if (!source) {
-        return false;
-      }
-      step.sources.push_back(*source);
-      continue;
-    }
-    const auto number = kind == ArgBinding::Kind::kScalar ? add_number(node.scalars()[scalar++]) : std::nullopt;
-    if (!number) {
+    if (!is_kind(op.args[i], kind)) {
       return false;
     }
-    if (op.args[i] == 's') {
-      step.number = *number;
-    } else {
-      step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
-      steps_.push_back({Opcode::kNumber, {}, *number});
+    if (kind == ArgBinding::Kind::kOperand) {
+      const auto source = op.args[i] == 't' ? read(node.operand(operand)) : std::nullopt;
+      ++operand;
+      if (source) {
+        step.sources.push_back(*source);
+      } else if (op.args[i] == 't') {
+        return false;
+      }
+    } else if (kind == ArgBinding::Kind::kScalar && !add_number(node.scalars()[scalar++], op.args[i] == 's', step)) {
+      return false;
     }
+  }
+  if (op.kind == PointwiseOp::Kind::kSwapped) {
+    std::swap(step.sources[0], step.sources[1]);
   }
   steps_.push_back(std::move(step));
   return true;
 }
 
-bool PointwiseGroup::has_layout(const Signature& signature, bool compares) {
-  if (signature.outputs.size() != 1 || signature.returns.size() != 1 ||
-      signature.returns[0].kind != ReturnBinding::Kind::kFresh || !signature.on_cpu.empty()) {
+// Whether the results lie as those of the group.
+bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
+  const Signature& signature = *node.signature();
+  if (!makes_one_value(node) || !signature.on_cpu.empty()) {
     return false;
   }
-  const Geometry& output = signature.outputs[0];
-  const c10::ScalarType dtype = compares ? compared_dtype(signature) : output.dtype;
-  if (nodes_.empty()) {
-    layout_ = output;
-    layout_.dtype = dtype;
-    return kernels::can_compute_in(dtype) && output.numel() > 0 && output.is_dense() && output.offset == 0 &&
-           !output.has_bits();
+  const Geometry& result = node.layout_of(0);
+  const c10::ScalarType dtype = op.kind == PointwiseOp::Kind::kCompares ? compared_dtype(signature) : result.dtype;
+  if (result.offset != 0 || result.has_bits()) {
+    return false;
   }
-  return dtype == layout_.dtype && output.sizes == layout_.sizes && output.strides == layout_.strides &&
-         output.offset == 0 && !output.has_bits();
+  if (nodes_.empty()) {
+    layout_ = result;
+    layout_.dtype = dtype;
+    return kernels::can_compute_in(dtype) && result.numel() > 0 && result.is_dense();
+  }
+  return dtype == layout_.dtype && result.sizes == layout_.sizes && result.strides == layout_.strides;
 }
 
 std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& operand) {
@@ -144,12 +169,20 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& opera
   return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
 }
 
-std::optional<uint8_t> PointwiseGroup::add_number(uint32_t scalar) {
-  if (!is_real(graph_->scalars()[scalar]) || numbers_.size() == 255) {
-    return std::nullopt;
+// The step's own number, or its next input, which another step makes.
+bool PointwiseGroup::add_number(uint32_t scalar, bool is_own, Step& step) {
+  const auto place = static_cast<uint8_t>(numbers_.size());
+  if (!is_real(graph_->scalars()[scalar]) || numbers_.size() == std::numeric_limits<uint8_t>::max()) {
+    return false;
   }
   numbers_.push_back(scalar);
-  return static_cast<uint8_t>(numbers_.size() - 1);
+  if (is_own) {
+    step.number = place;
+  } else {
+    step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
+    steps_.push_back({Opcode::kNumber, {}, place});
+  }
+  return true;
 }
 
 bool PointwiseGroup::contains(const GraphNode* node) const {

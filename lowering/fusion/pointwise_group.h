@@ -62,9 +62,9 @@ class PointwiseGroup {
   };
 
   bool add_call(GraphNode& node, const PointwiseOp& op);
-  bool has_layout(const Signature& signature, bool compares);
+  bool has_layout(const GraphNode& node, const PointwiseOp& op);
   std::optional<Source> read(const GraphUse& operand);
-  std::optional<uint8_t> add_number(uint32_t scalar);
+  bool add_number(uint32_t scalar, bool is_own, Step& step);
   c10::SmallVector<size_t, 64> last_reads() const;
 
   const Graph* graph_;

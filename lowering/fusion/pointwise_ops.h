@@ -5,16 +5,24 @@
 
 namespace lazyplug {
 
-// How an instruction of a tile program computes an op. For each argument of the op, in order:
+// How an instruction of a tile program computes an op, or its variant that writes its first argument. For each argument
+// of the op, in order:
 //   t  a tensor: the instruction's next input
 //   n  a number: the next input, too
 //   s  a number: the instruction's own
-//   -  a constant, which decides nothing but the layout of the result
+//   .  a tensor that is not read
+//   -  a constant, which decides nothing but how the result lies
 struct PointwiseOp {
-  const char* name; // "aten::add.Tensor"
+  enum class Kind : uint8_t {
+    kComputes, // in the dtype of its result
+    kSwapped,  // the same, with its two inputs in the other order
+    kCompares, // the result is Bool
+  };
+  const char* base; // "aten::add"
+  const char* overload;
   kernels::Opcode opcode;
   const char* args;
-  bool compares = false; // the result is Bool
+  Kind kind = Kind::kComputes;
 };
 
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are

@@ -6,6 +6,7 @@ PASSES = (
     "identities",
     "common_subexpressions",
     "pure_writes",
+    "fusion",
     "foreach_groups",
     "destinations",
 )

@@ -90,6 +90,8 @@ const std::vector<Case>& cases() {
       {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
       {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
       {Opcode::kNumber, 1, [](T a, T, T, double s) { return at::full_like(a, s); }},
+      {Opcode::kZero, 1, [](T a, T, T, double) { return at::zeros_like(a); }},
+      {Opcode::kOne, 1, [](T a, T, T, double) { return at::ones_like(a); }},
   };
   return all;
 }
