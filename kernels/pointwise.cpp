@@ -79,7 +79,8 @@ class Part {
 
   void load(size_t slot, int64_t n, int64_t place, int64_t stride, T* out) {
     const Memory& memory = memory_[slot];
-    const auto* from = static_cast<const char*>(memory.data) + place * static_cast<int64_t>(c10::elementSize(memory.dtype));
+    const auto* from =
+        static_cast<const char*>(memory.data) + place * static_cast<int64_t>(c10::elementSize(memory.dtype));
     kernels::loops<T>().loads[memory_dtype(memory.dtype)](n, out, from, stride);
   }
 
@@ -134,7 +135,11 @@ class Part {
 };
 
 template <typename T>
-void run_parts(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory, const double* numbers) {
+void run_parts(
+    const Program& program,
+    const PointwiseSpace& space,
+    c10::ArrayRef<Memory> memory,
+    const double* numbers) {
   at::parallel_for(0, space.num_elements(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
     Part<T>(program, space, memory, numbers).run(begin, end);
   });

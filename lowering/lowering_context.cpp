@@ -152,7 +152,7 @@ void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
   static Counter& groups = counter("FusedGroups");
   static Counter& nodes = counter("FusedNodes");
   origin_ = group.nodes().front();
-  const std::vector<GraphValue> outputs = group.outputs();
+  const auto outputs = group.outputs();
   std::vector<JitValue*> inputs;
   for (const auto& input : group.inputs()) {
     inputs.push_back(result_of(input.value));
@@ -164,7 +164,8 @@ void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
   set_pointwise(*call, group);
   describe_group(*call, group.nodes());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    result_of(outputs[i]) = call->output(i)->setType(type_of(outputs[i].layout()));
+    const GraphValue value = outputs[i].value;
+    result_of(value) = call->output(i)->setType(type_of(value.layout()));
   }
   groups.add();
   nodes.add(group.nodes().size());

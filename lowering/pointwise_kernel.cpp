@@ -2,9 +2,10 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/jit/runtime/custom_operator.h>
 
+#include <algorithm>
 #include <atomic>
 #include <sstream>
 
@@ -16,19 +17,46 @@ namespace {
 
 using JitNode = torch::jit::Node;
 
-const c10::Symbol& program_attribute() {
-  static const c10::Symbol symbol = c10::Symbol::attr("program");
-  return symbol;
+struct Names {
+  const c10::Symbol program = c10::Symbol::attr("program");
+  const c10::Symbol places = c10::Symbol::attr("places");
+  const c10::Symbol depends = c10::Symbol::attr("depends");
+  const c10::Symbol old = c10::Symbol::attr("old");
+};
+
+const Names& names() {
+  static const Names names;
+  return names;
 }
 
-const c10::Symbol& places_attribute() {
-  static const c10::Symbol symbol = c10::Symbol::attr("places");
-  return symbol;
+// "0 8 1;4 0 1"
+using Lists = std::vector<std::vector<int64_t>>;
+
+std::string to_text(const Lists& lists) {
+  std::ostringstream text;
+  for (const auto& list : lists) {
+    text << (&list == &lists.front() ? "" : ";") << c10::Join(" ", list);
+  }
+  return text.str();
+}
+
+// `text` ends each of `size` lists but the last.
+Lists parse_lists(const std::string& text, size_t size) {
+  Lists lists(size);
+  std::istringstream rest(text);
+  std::string list;
+  for (size_t i = 0; i < size && std::getline(rest, list, ';'); ++i) {
+    std::istringstream words(list);
+    for (int64_t word = 0; words >> word;) {
+      lists[i].push_back(word);
+    }
+  }
+  return lists;
 }
 
 kernels::Program program_of(const JitNode& node) {
-  auto program = kernels::parse(node.s(program_attribute()));
-  TORCH_CHECK(program, "no tile program: ", node.s(program_attribute()));
+  auto program = kernels::parse(node.s(names().program));
+  TORCH_CHECK(program, "no tile program: ", node.s(names().program));
   return std::move(*program);
 }
 
@@ -38,16 +66,10 @@ Geometry layout_of(const torch::jit::Value& value) {
   return std::move(*layout);
 }
 
-kernels::PointwiseSpace space_of(const JitNode& node) {
+kernels::PointwiseSpace space_of(const JitNode& node, const kernels::Program& program) {
   std::vector<kernels::PointwiseSpace::Input> inputs;
-  std::istringstream places(node.s(places_attribute()));
-  for (std::string place; std::getline(places, place, ';');) {
-    std::istringstream words(place);
-    auto& input = inputs.emplace_back();
-    words >> input.offset;
-    for (int64_t stride = 0; words >> stride;) {
-      input.strides.push_back(stride);
-    }
+  for (const auto& place : parse_lists(node.s(names().places), program.num_memory - node.outputs().size())) {
+    inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
   const Geometry results = layout_of(*node.output(0));
   return {results.sizes, results.strides, inputs};
@@ -68,36 +90,24 @@ struct PointwiseKernel::Call {
 };
 
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
-    : program_(program_of(node)), space_(space_of(node)) {
+    : program_(program_of(node)),
+      space_(space_of(node, program_)),
+      dependences_(num_outputs(), std::vector<bool>(space_.num_inputs())),
+      olds_(parse_lists(node.s(names().old), num_outputs())),
+      donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(layout_of(*node.input(i)));
   }
-  for (const auto* output : node.outputs()) {
-    outputs_.push_back(layout_of(*output));
+  const Lists depends = parse_lists(node.s(names().depends), num_outputs());
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    outputs_.push_back(layout_of(*node.output(i)));
+    for (const int64_t input : depends[i]) {
+      dependences_[i].at(input) = true;
+    }
   }
-  find_dependences();
-  donors_.resize(num_outputs());
   if (may_donate) {
     find_donors();
   }
-}
-
-void PointwiseKernel::find_dependences() {
-  std::vector<std::vector<bool>> of_slots(program_.num_slots, std::vector<bool>(space_.num_inputs()));
-  for (size_t i = 0; i < space_.num_inputs(); ++i) {
-    of_slots[i][i] = true;
-  }
-  for (const auto& instruction : program_.instructions) {
-    std::vector<bool> result(space_.num_inputs());
-    for (size_t i = 0; i < kernels::num_inputs(instruction.opcode); ++i) {
-      for (size_t input = 0; input < result.size(); ++input) {
-        result[input] = result[input] || of_slots[instruction.inputs[i]][input];
-      }
-    }
-    of_slots[instruction.out] = std::move(result);
-  }
-  dependences_.assign(of_slots.begin() + static_cast<int64_t>(space_.num_inputs()),
-                      of_slots.begin() + program_.num_memory);
 }
 
 // An output may take the memory of an input that lies like it, and that is not read any more once the output has been
@@ -120,6 +130,12 @@ void PointwiseKernel::find_donors() {
         donors_[output].push_back(input);
       }
     }
+    // Memory stays where it is if it can.
+    const auto old =
+        std::find(donors_[output].begin(), donors_[output].end(), static_cast<size_t>(olds_[output].at(0)));
+    if (old != donors_[output].end()) {
+      std::iter_swap(old, donors_[output].begin());
+    }
   }
 }
 
@@ -129,12 +145,22 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
   make_outputs(call);
   kernels::run(program_, space_, call.memory, call.numbers.data());
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    bool is_missing = false;
-    for (size_t input = 0; input < call.is_missing.size(); ++input) {
-      is_missing = is_missing || (call.is_missing[input] && dependences_[i][input]);
+    if (!is_missing(i, call)) {
+      stack.emplace_back(std::move(call.outputs[i]));
+    } else {
+      const int64_t old = olds_[i].at(0);
+      stack.emplace_back(old < 0 || call.is_missing[old] ? at::Tensor() : call.inputs[old]);
     }
-    stack.emplace_back(is_missing ? at::Tensor() : std::move(call.outputs[i]));
   }
+}
+
+bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
+  for (size_t input = 0; input < call.is_missing.size(); ++input) {
+    if (call.is_missing[input] && dependences_[output][input]) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
@@ -173,6 +199,9 @@ void PointwiseKernel::make_outputs(Call& call) const {
 
 // Whoever else holds the memory would see it change. An input that has been given away has two owners.
 at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
+  if (!call.is_missing.empty()) {
+    return {}; // it may have to be given back
+  }
   for (const size_t input : donors_[output]) {
     const at::Tensor& tensor = call.inputs[input];
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
@@ -186,15 +215,21 @@ at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
 }
 
 void set_pointwise(JitNode& node, const PointwiseGroup& group) {
-  std::ostringstream places;
+  Lists places;
   for (const auto& input : group.inputs()) {
-    places << (&input == &group.inputs().front() ? "" : ";") << input.offset;
-    for (const int64_t stride : input.strides) {
-      places << ' ' << stride;
-    }
+    places.push_back({input.offset});
+    places.back().insert(places.back().end(), input.strides.begin(), input.strides.end());
   }
-  node.s_(program_attribute(), kernels::to_string(group.program()));
-  node.s_(places_attribute(), places.str());
+  Lists depends;
+  Lists olds;
+  for (const auto& output : group.outputs()) {
+    depends.emplace_back(output.inputs.begin(), output.inputs.end());
+    olds.push_back({output.old ? int64_t{*output.old} : -1});
+  }
+  node.s_(names().program, kernels::to_string(group.program()));
+  node.s_(names().places, to_text(places));
+  node.s_(names().depends, to_text(depends));
+  node.s_(names().old, to_text(olds));
 }
 
 namespace {
@@ -203,10 +238,8 @@ torch::jit::Operation make_operation(const JitNode* node) {
   return [kernel = PointwiseKernel(*node, /*may_donate=*/false)](c10::Stack& stack) { kernel(stack); };
 }
 
-const torch::jit::RegisterOperators kRegistered({torch::jit::Operator(
-    runtime_ops().pointwise,
-    make_operation,
-    c10::AliasAnalysisKind::CONSERVATIVE)});
+const torch::jit::RegisterOperators kRegistered(
+    {torch::jit::Operator(runtime_ops().pointwise, make_operation, c10::AliasAnalysisKind::CONSERVATIVE)});
 
 } // namespace
 } // namespace lazyplug

@@ -13,16 +13,19 @@ namespace lazyplug {
 
 // A pointwise tile program as graphs call it, with as many dimensions everywhere as the results have:
 //
-//   %c : Float(4, 8, strides=[8, 1]) = lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1"](%a, %b, %n)
+//   %c : Float(4, 8, strides=[8, 1]) =
+//     lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1", depends="0 1", old="0"](%a, %b, %n)
 //
 // The inputs are the program's, then its numbers; the outputs are the program's. `places` says for each input where it
-// begins and the stride of each dimension. TorchScript knows the op as one of any arguments.
+// begins and the stride of each dimension; `depends` for each output on which inputs it depends; `old`, which input it
+// replaces, or -1. TorchScript knows the op as one of any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
   PointwiseKernel(const torch::jit::Node& node, bool may_donate);
 
-  // Takes the inputs from the stack, and leaves the outputs; undefined are those that depend on an input that is None.
+  // Takes the inputs from the stack, and leaves the outputs. Those that depend on an input that is None are what they
+  // were to replace, or else undefined.
   void operator()(c10::Stack& stack) const;
 
   // By output: the inputs that it depends on.
@@ -33,11 +36,11 @@ class PointwiseKernel {
  private:
   struct Call;
 
-  void find_dependences();
   void find_donors();
   void read_inputs(c10::Stack& stack, Call& call) const;
   void make_outputs(Call& call) const;
   at::Tensor find_donor(size_t output, const Call& call) const;
+  bool is_missing(size_t output, const Call& call) const;
   size_t num_outputs() const {
     return program_.num_memory - space_.num_inputs();
   }
@@ -47,6 +50,7 @@ class PointwiseKernel {
   std::vector<Geometry> inputs_;
   std::vector<Geometry> outputs_;
   std::vector<std::vector<bool>> dependences_;
+  std::vector<std::vector<int64_t>> olds_;  // by output: one input, or -1
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };
 

@@ -68,8 +68,8 @@ class TorchScriptComputation final : public Computation {
     c10::SmallVector<bool, 4> used_outputs;
     // For each output, how it is promised to lie; null: it is not. Empty: none is.
     c10::SmallVector<const Geometry*, 2> promised;
-    uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
-    c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
+    uint32_t first_fresh = 0;                   // which output of the trace's node the first of these is
+    c10::SmallVector<uint32_t, 2> writes;       // registers that hold what it is to write
     std::vector<std::vector<bool>> dependences; // see Kernel
     bool hands_on_memory = false;
     float work = 0;                         // see light_work()

@@ -100,7 +100,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (signature.args.size() != std::strlen(op.args) || is_mask_other || !has_layout(node, op)) {
     return false;
   }
-  Step step{op.opcode, {}};
+  Step step{op.opcode, {}, {}};
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
@@ -109,13 +109,11 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
       return false;
     }
     if (kind == ArgBinding::Kind::kOperand) {
-      const auto source = op.args[i] == 't' ? read(node.operand(operand)) : std::nullopt;
-      ++operand;
-      if (source) {
-        step.sources.push_back(*source);
-      } else if (op.args[i] == 't') {
+      const auto source = read(node.operand(operand++));
+      if (!source) {
         return false;
       }
+      op.args[i] == 't' ? step.sources.push_back(*source) : step.unread.push_back(*source);
     } else if (kind == ArgBinding::Kind::kScalar && !add_number(node.scalars()[scalar++], op.args[i] == 's', step)) {
       return false;
     }
@@ -151,9 +149,8 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& opera
   if (!value.defined()) {
     return std::nullopt;
   }
-  const auto maker = std::find(nodes_.begin(), nodes_.end(), value.node);
-  if (maker != nodes_.end()) {
-    return operand.view() ? std::nullopt : std::optional(Source{false, step_of_[maker - nodes_.begin()]});
+  if (contains(value.node)) {
+    return operand.view() ? std::nullopt : std::optional(Source{false, step_of_[index_of(value.node)]});
   }
   const Geometry& seen = operand.view() ? *operand.view() : value.layout();
   const auto strides = broadcast(seen, layout_.sizes);
@@ -180,21 +177,26 @@ bool PointwiseGroup::add_number(uint32_t scalar, bool is_own, Step& step) {
     step.number = place;
   } else {
     step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
-    steps_.push_back({Opcode::kNumber, {}, place});
+    steps_.push_back({Opcode::kNumber, {}, {}, place});
   }
   return true;
 }
 
+size_t PointwiseGroup::index_of(const GraphNode* node) const {
+  return static_cast<size_t>(std::find(nodes_.begin(), nodes_.end(), node) - nodes_.begin());
+}
+
 bool PointwiseGroup::contains(const GraphNode* node) const {
-  return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end();
+  return index_of(node) < nodes_.size();
 }
 
 bool PointwiseGroup::reads(GraphValue value) const {
   return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.value == value; });
 }
 
-std::vector<GraphValue> PointwiseGroup::outputs() const {
-  std::vector<GraphValue> outputs;
+std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
+  std::vector<Output> outputs;
+  const auto inputs_of_steps = this->inputs_of_steps();
   for (GraphNode* node : nodes_) {
     const GraphValue value = node->output(0);
     bool is_read = false;
@@ -202,10 +204,45 @@ std::vector<GraphValue> PointwiseGroup::outputs() const {
       is_read = !contains(use->user());
     }
     if (is_read) {
-      outputs.push_back(value);
+      Output& output = outputs.emplace_back(Output{value, {}, written_input(*node)});
+      for (uint32_t input = 0; input < inputs_.size(); ++input) {
+        if (inputs_of_steps[step_of_[index_of(node)]][input]) {
+          output.inputs.push_back(input);
+        }
+      }
     }
   }
   return outputs;
+}
+
+std::vector<std::vector<bool>> PointwiseGroup::inputs_of_steps() const {
+  std::vector<std::vector<bool>> result;
+  for (const Step& step : steps_) {
+    std::vector<bool> inputs(inputs_.size());
+    for (const auto& sources : {c10::ArrayRef<Source>(step.sources), c10::ArrayRef<Source>(step.unread)}) {
+      for (const auto [is_input, index] : sources) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          inputs[i] = inputs[i] || (is_input ? i == index : result[index][i]);
+        }
+      }
+    }
+    result.push_back(std::move(inputs));
+  }
+  return result;
+}
+
+// Perhaps by others before it.
+std::optional<uint32_t> PointwiseGroup::written_input(const GraphNode& node) const {
+  if (node.signature()->written.empty()) {
+    return std::nullopt;
+  }
+  const GraphValue old = node.operand(0).value();
+  if (contains(old.node)) {
+    return written_input(*old.node);
+  }
+  const auto input =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.value == old; });
+  return input == inputs_.end() ? std::nullopt : std::optional<uint32_t>(input - inputs_.begin());
 }
 
 // By step: the last one that reads what it makes.
@@ -222,7 +259,7 @@ c10::SmallVector<size_t, 64> PointwiseGroup::last_reads() const {
 }
 
 kernels::Program PointwiseGroup::program() const {
-  const std::vector<GraphValue> outputs = this->outputs();
+  const std::vector<Output> outputs = this->outputs();
   const auto last_read = last_reads();
   kernels::Program program;
   program.dtype = layout_.dtype;
@@ -231,8 +268,7 @@ kernels::Program PointwiseGroup::program() const {
   program.num_numbers = static_cast<uint8_t>(numbers_.size());
   std::vector<std::optional<kernels::Slot>> slots(steps_.size()); // of what each step makes
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto node = std::find(nodes_.begin(), nodes_.end(), outputs[i].node);
-    slots[step_of_[node - nodes_.begin()]] = static_cast<kernels::Slot>(inputs_.size() + i);
+    slots[step_of_[index_of(outputs[i].value.node)]] = static_cast<kernels::Slot>(inputs_.size() + i);
   }
   std::vector<kernels::Slot> free;
   for (size_t i = 0; i < steps_.size(); ++i) {

@@ -44,8 +44,13 @@ class PointwiseGroup {
   const std::vector<uint32_t>& numbers() const {
     return numbers_;
   }
-  // The results that somebody else reads.
-  std::vector<GraphValue> outputs() const;
+  // A result that somebody else reads.
+  struct Output {
+    GraphValue value;
+    std::vector<uint32_t> inputs; // that it depends on, in ascending order
+    std::optional<uint32_t> old;  // if it is written in place: the input that holds what was there before
+  };
+  std::vector<Output> outputs() const;
   // Its slots with memory are the inputs, then the outputs.
   kernels::Program program() const;
 
@@ -58,6 +63,7 @@ class PointwiseGroup {
   struct Step {
     kernels::Opcode opcode;
     c10::SmallVector<Source, 3> sources;
+    c10::SmallVector<Source, 1> unread; // sources whose values do not matter
     uint8_t number = 0;
   };
 
@@ -65,6 +71,9 @@ class PointwiseGroup {
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
   std::optional<Source> read(const GraphUse& operand);
   bool add_number(uint32_t scalar, bool is_own, Step& step);
+  size_t index_of(const GraphNode* node) const;
+  std::optional<uint32_t> written_input(const GraphNode& node) const;
+  std::vector<std::vector<bool>> inputs_of_steps() const;
   c10::SmallVector<size_t, 64> last_reads() const;
 
   const Graph* graph_;

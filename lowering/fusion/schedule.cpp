@@ -84,7 +84,8 @@ class Scheduler {
     const std::vector<GraphValue> written = node.is_call() ? node.written_values() : std::vector<GraphValue>();
     for (size_t i = open_.size(); i-- > 0;) {
       const Group& group = *open_[i];
-      const bool loses = std::any_of(written.begin(), written.end(), [&](GraphValue value) { return group.reads(value); });
+      const bool loses =
+          std::any_of(written.begin(), written.end(), [&](GraphValue value) { return group.reads(value); });
       if (&group != own && (loses || reads_from(node, group))) {
         close(group);
       }
@@ -92,7 +93,8 @@ class Scheduler {
   }
 
   void close(const Group& closed) {
-    const auto place = std::find_if(open_.begin(), open_.end(), [&](const auto& group) { return group.get() == &closed; });
+    const auto place =
+        std::find_if(open_.begin(), open_.end(), [&](const auto& group) { return group.get() == &closed; });
     for (const GraphNode* node : closed.nodes()) {
       group_of_[node->place()] = nullptr;
     }

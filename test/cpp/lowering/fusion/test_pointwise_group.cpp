@@ -1,0 +1,144 @@
+#include "lowering/fusion/pointwise_group.h"
+
+#include "test/cpp/lowering/graph_text.h"
+
+namespace lazyplug {
+namespace {
+
+const std::string kStart =
+    "%0 = device_data(0)  # Float[4, 8] strides=[8, 1]\n"
+    "%1 = device_data(1)  # Float[8] strides=[1]\n"
+    "%2 = device_data(2)  # Double[] strides=[] number\n";
+
+class PointwiseGroups : public testing::Test {
+ protected:
+  // The nodes after those of kStart; each is offered to the group in turn.
+  std::string add_all(const std::string& text) {
+    graph.emplace(parse(kStart + text));
+    group.emplace(*graph);
+    std::string taken;
+    for (GraphNode& node : graph->nodes()) {
+      if (node.kind() != NodeKind::kDeviceData) {
+        taken += group->add(node) ? "1" : "0";
+      }
+    }
+    return taken;
+  }
+  std::string program() const {
+    return kernels::to_string(group->program());
+  }
+
+  std::optional<Graph> graph;
+  std::optional<PointwiseGroup> group;
+};
+
+TEST_F(PointwiseGroups, AreProgramsOfInputsOutputsAndTemporaries) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::mul.Tensor(%0, %1)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::add.Tensor(%3, %2, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%5 = aten::neg(%4)  # Float[4, 8] strides=[8, 1]\n"
+          "%6 = aten::mul.Tensor(%5, %4)  # Float[4, 8] strides=[8, 1]\n"
+          "return %6, %4\n"),
+      "1111");
+  EXPECT_EQ(program(), "f32 memory 5 slots 6 numbers 1 5 = mul 0 1 ; 3 = add 5 2 0 ; 5 = neg 3 ; 4 = mul 5 3 ;");
+  ASSERT_EQ(group->inputs().size(), 3);
+  EXPECT_EQ(group->inputs()[0].strides, (c10::DimVector{8, 1}));
+  EXPECT_EQ(group->inputs()[1].strides, (c10::DimVector{0, 1}));
+  EXPECT_EQ(group->inputs()[2].strides, (c10::DimVector{0, 0}));
+  const auto outputs = group->outputs();
+  ASSERT_EQ(outputs.size(), 2);
+  EXPECT_EQ(outputs[0].inputs, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_FALSE(outputs[0].old);
+}
+
+TEST_F(PointwiseGroups, ReadWhatComesFromElsewhereThroughViews) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::mul.Tensor(%0[Float[2, 4] strides=[16, 2] offset=1], %0[Float[2, 1] strides=[8, 1]])"
+          "  # Float[2, 4] strides=[4, 1]\n"
+          "%4 = aten::neg(%3)  # Float[2, 4] strides=[4, 1]\n"
+          "%5 = aten::abs(%4[Float[2, 4] strides=[1, 2]])  # Float[2, 4] strides=[4, 1]\n"
+          "return %5\n"),
+      "110");
+  ASSERT_EQ(group->inputs().size(), 2);
+  EXPECT_EQ(group->inputs()[0].offset, 1);
+  EXPECT_EQ(group->inputs()[0].strides, (c10::DimVector{16, 2}));
+  EXPECT_EQ(group->inputs()[1].strides, (c10::DimVector{8, 0}));
+}
+
+TEST_F(PointwiseGroups, MasksStayNumbersWithinAGroup) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::gt.Scalar(%0, 0.5)  # Bool[4, 8] strides=[8, 1]\n"
+          "%4 = aten::where.self(%3, %0, %1)  # Float[4, 8] strides=[8, 1]\n"
+          "%5 = aten::mul.Tensor(%4, %3)  # Float[4, 8] strides=[8, 1]\n"
+          "return %5, %3\n"),
+      "111");
+  EXPECT_EQ(program(), "f32 memory 4 slots 5 numbers 1 4 = number 0 ; 2 = gt 0 4 ; 4 = where 2 0 1 ; 3 = mul 4 2 ;");
+}
+
+TEST_F(PointwiseGroups, AWriteIsANewValueThatKnowsTheOldOne) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::add_.Tensor(%0, %1, 1)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::mul_.Tensor(%3, %2)  # Float[4, 8] strides=[8, 1]\n"
+          "return %4\n"),
+      "11");
+  const auto outputs = group->outputs();
+  ASSERT_EQ(outputs.size(), 1);
+  EXPECT_EQ(outputs[0].old, 0);
+}
+
+TEST_F(PointwiseGroups, WhatIsFilledDependsOnWhatWasThere) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::zero_(%0)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::add.Tensor(%3, %1, 1)  # Float[4, 8] strides=[8, 1]\n"
+          "return %3, %4\n"),
+      "11");
+  EXPECT_EQ(program(), "f32 memory 4 slots 4 numbers 1 2 = zero ; 3 = add 2 1 0 ;");
+  EXPECT_EQ(group->outputs()[0].inputs, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(group->outputs()[1].inputs, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(group->outputs()[0].old, 0);
+}
+
+TEST_F(PointwiseGroups, RefuseWhatLiesOtherwise) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::neg(%0)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::neg(%1)  # Float[8] strides=[1]\n"
+          "%5 = aten::neg(%0)  # Float[4, 8] strides=[1, 4]\n"
+          "%6 = aten::neg(%2)  # Double[] strides=[]\n"
+          "%7 = aten::neg_(%0[Float[4, 8] strides=[8, 1]])  # Float[4, 8] strides=[8, 1]\n"
+          "%8 = aten::relu(%3)  # Float[4, 8] strides=[8, 1]\n"
+          "return %3, %4, %5, %6, %7, %8\n"),
+      "100000");
+}
+
+TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::eq.Scalar(%0[Float[0] strides=[1]], 1)  # Bool[0] strides=[1]\n"
+          "%4 = device_data(3)  # Long[4] strides=[1]\n"
+          "%5 = aten::add.Tensor(%4, %4, 1)  # Long[4] strides=[1]\n"
+          "%6 = aten::gt.Tensor(%4, %2)  # Bool[4] strides=[1]\n"
+          "%7 = aten::div.Tensor(%4, %4)  # Float[4] strides=[1]\n"
+          "return %3, %5, %6, %7\n"),
+      "0001");
+}
+
+TEST_F(PointwiseGroups, HaveRoomForSoManyNodes) {
+  std::string text;
+  std::string expected;
+  for (size_t i = 0; i < PointwiseGroup::kMaxNodes + 3; ++i) {
+    text += "%" + std::to_string(3 + i) + " = aten::neg(%" + std::to_string(i == 0 ? 0 : 2 + i) +
+            ")  # Float[4, 8] strides=[8, 1]\n";
+    expected += i < PointwiseGroup::kMaxNodes ? "1" : "0";
+  }
+  EXPECT_EQ(add_all(text + "return %" + std::to_string(2 + PointwiseGroup::kMaxNodes) + "\n"), expected);
+  EXPECT_EQ(group->program().num_slots, 3);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,65 @@
+#include "lowering/fusion/pointwise_ops.h"
+
+#include "test/cpp/lowering/graph_text.h"
+
+namespace lazyplug {
+namespace {
+
+using kernels::Opcode;
+
+TEST(PointwiseOps, AreKnownByTheirOverload) {
+  EXPECT_EQ(find_pointwise_op(find_op("aten::add.Tensor"))->opcode, Opcode::kAdd);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::gt.Scalar"))->kind, PointwiseOp::Kind::kCompares);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::add.out")), nullptr);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::relu_")), nullptr);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::mm")), nullptr);
+}
+
+TEST(PointwiseOps, TheVariantThatWritesIsComputedTheSameWay) {
+  EXPECT_EQ(find_pointwise_op(find_op("aten::mul_.Tensor")), find_pointwise_op(find_op("aten::mul.Tensor")));
+  EXPECT_EQ(find_pointwise_op(find_op("aten::zero_"))->opcode, Opcode::kZero);
+}
+
+// As the instruction takes them.
+TEST(PointwiseOps, SayWhatEachArgumentIs) {
+  for (const char* name :
+       {"aten::neg",
+        "aten::clone",
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::add.Tensor",
+        "aten::add.Scalar",
+        "aten::rsub.Scalar",
+        "aten::addcmul",
+        "aten::lerp.Scalar",
+        "aten::where.self",
+        "aten::le.Scalar",
+        "aten::zeros",
+        "aten::ones_like",
+        "aten::new_zeros",
+        "aten::full",
+        "aten::full_like",
+        "aten::fill_.Scalar",
+        "aten::scalar_tensor"}) {
+    const OpInfo& op = find_op(name);
+    const PointwiseOp* row = find_pointwise_op(op);
+    ASSERT_NE(row, nullptr) << name;
+    const std::string args = row->args;
+    ASSERT_EQ(args.size(), op.num_args()) << name;
+    size_t num_inputs = 0;
+    size_t num_numbers = 0;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const bool is_tensor = args[i] == 't' || args[i] == '.';
+      const bool is_number = args[i] == 'n' || args[i] == 's';
+      EXPECT_EQ(is_tensor, op.args()[i].kind == ArgKind::kTensor) << name << ", " << i;
+      EXPECT_TRUE(!is_number || op.args()[i].kind == ArgKind::kScalar) << name << ", " << i;
+      num_inputs += args[i] == 't' || args[i] == 'n' ? 1 : 0;
+      num_numbers += args[i] == 's' ? 1 : 0;
+    }
+    EXPECT_EQ(num_inputs, kernels::num_inputs(row->opcode)) << name;
+    EXPECT_EQ(num_numbers, kernels::takes_number(row->opcode) ? 1 : 0) << name;
+  }
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,95 @@
+#include "lowering/fusion/schedule.h"
+
+#include "test/cpp/lowering/graph_text.h"
+
+namespace lazyplug {
+namespace {
+
+const std::string kStart =
+    "%0 = device_data(0)  # Float[4, 4] strides=[4, 1]\n"
+    "%1 = device_data(1)  # Float[4, 4] strides=[4, 1]\n";
+
+// "3 (4 5)": the nodes in order, groups in parentheses.
+std::string schedule(const std::string& text, bool may_group = true) {
+  Graph graph = parse(kStart + text);
+  std::string result;
+  for (const Step& step : make_schedule(graph, may_group)) {
+    result += result.empty() ? "" : " ";
+    if (step.node) {
+      result += std::to_string(step.node->id());
+      continue;
+    }
+    std::vector<NodeId> ids;
+    for (const GraphNode* node : step.group->nodes()) {
+      ids.push_back(node->id());
+    }
+    result += "(" + c10::Join(" ", ids) + ")";
+  }
+  return result;
+}
+
+TEST(Schedule, NeighboursAreGrouped) {
+  const std::string text =
+      "%2 = aten::mul.Tensor(%0, %1)  # Float[4, 4] strides=[4, 1]\n"
+      "%3 = aten::neg(%2)  # Float[4, 4] strides=[4, 1]\n"
+      "%4 = aten::mm(%3, %1)  # Float[4, 4] strides=[4, 1]\n"
+      "%5 = aten::abs(%4)  # Float[4, 4] strides=[4, 1]\n"
+      "return %5\n";
+  EXPECT_EQ(schedule(text), "(2 3) 4 5");
+  EXPECT_EQ(schedule(text, /*may_group=*/false), "2 3 4 5");
+}
+
+TEST(Schedule, AGroupWaitsWhileNobodyNeedsIt) {
+  EXPECT_EQ(
+      schedule(
+          "%2 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\n"
+          "%3 = aten::mm(%0, %1)  # Float[4, 4] strides=[4, 1]\n"
+          "%4 = aten::mul.Tensor(%2, %3)  # Float[4, 4] strides=[4, 1]\n"
+          "return %4\n"),
+      "3 (2 4)");
+}
+
+TEST(Schedule, AGroupComesBeforeWhoWritesWhatItReads) {
+  EXPECT_EQ(
+      schedule(
+          "%2 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\n"
+          "%3 = aten::abs(%2)  # Float[4, 4] strides=[4, 1]\n"
+          "%4 = aten::tril_(%0, 0)  # Float[4, 4] strides=[4, 1]\n"
+          "%5 = aten::mul.Tensor(%3, %4)  # Float[4, 4] strides=[4, 1]\n"
+          "return %5\n"),
+      "(2 3) 4 5");
+}
+
+TEST(Schedule, OfTwoGroupsThatMeetOneComesFirst) {
+  EXPECT_EQ(
+      schedule(
+          "%2 = device_data(2)  # Float[4] strides=[1]\n"
+          "%3 = aten::neg(%2)  # Float[4] strides=[1]\n"
+          "%4 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\n"
+          "%5 = aten::abs(%3)  # Float[4] strides=[1]\n"
+          "%6 = aten::mul.Tensor(%4, %5)  # Float[4, 4] strides=[4, 1]\n"
+          "%7 = aten::neg(%5)  # Float[4] strides=[1]\n"
+          "return %6, %7\n"),
+      "(3 5) (4 6) 7");
+}
+
+TEST(Schedule, CallsThatHaveNothingToDoWithEachOtherShareAGroupIfTheyAreSmall) {
+  const auto text = [](const std::string& layout) {
+    return "%2 = device_data(2)  # " + layout + "\n%3 = device_data(3)  # " + layout + "\n%4 = aten::neg(%2)  # " +
+           layout + "\n%5 = aten::abs(%3)  # " + layout + "\nreturn %4, %5\n";
+  };
+  EXPECT_EQ(schedule(text("Float[8] strides=[1]")), "(4 5)");
+  EXPECT_EQ(schedule(text("Float[65536] strides=[1]")), "4 5");
+}
+
+TEST(Schedule, GroupsThatNobodyReadsAreLeftOut) {
+  EXPECT_EQ(
+      schedule(
+          "%2 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\n"
+          "%3 = aten::abs(%2)  # Float[4, 4] strides=[4, 1]\n"
+          "return %0\n"),
+      "");
+}
+
+} // namespace
+} // namespace lazyplug
