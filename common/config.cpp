@@ -174,6 +174,13 @@ Config::Config()
            "Passes over graphs that are left out, separated by commas, such as dead_code,identities.",
            {"LAZYPLUG_DISABLED_PASSES"}},
           ""),
+      fusion(
+          {"fusion",
+           "Whether neighbouring pointwise ops share one kernel; 0: each op runs by PyTorch's own. 2: ops that stand "
+           "alone take such a kernel, too, which tests it.",
+           {"LAZYPLUG_FUSION"}},
+          1,
+          between(0, 2)),
       dump_dir(
           {"dump_dir",
            "A folder for the text of each graph that is compiled: as recorded, and after each pass that changed it.",
@@ -298,6 +305,7 @@ std::vector<FlagBase*> Config::flags() {
       &verify_ir,
       &verify_torchscript,
       &disabled_passes,
+      &fusion,
       &dump_dir,
       &launch_blocking,
       &sync_debug,

@@ -146,6 +146,7 @@ struct Config {
   Flag<bool> verify_ir;
   Flag<bool> verify_torchscript;
   Flag<std::string> disabled_passes;
+  Flag<int64_t> fusion;
   Flag<std::string> dump_dir;
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;

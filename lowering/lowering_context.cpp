@@ -80,6 +80,14 @@ std::vector<int64_t> written_inputs(const Signature& signature) {
   return inputs;
 }
 
+Grouping enabled_grouping() {
+  const int64_t fusion = config().fusion.get();
+  if (fusion == 0 || !is_pass_enabled("fusion")) {
+    return Grouping::kNone;
+  }
+  return fusion == 1 ? Grouping::kSeveral : Grouping::kAll;
+}
+
 } // namespace
 
 LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
@@ -90,7 +98,7 @@ LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
 }
 
 LoweredGraph LoweringContext::lower() && {
-  const std::vector<Step> steps = make_schedule(graph_, is_pass_enabled("fusion"));
+  const std::vector<Step> steps = make_schedule(graph_, enabled_grouping());
   const bool may_group = is_pass_enabled("foreach_groups");
   for (size_t i = 0; i < steps.size();) {
     const size_t num_grouped = may_group ? lower_foreach(c10::ArrayRef<Step>(steps).slice(i)) : 0;

@@ -14,7 +14,7 @@ constexpr int64_t kMaxUnrelated = 32'768;
 // Open groups have nothing to do with each other: a call that reads the results of two closes one of them, or both.
 class Scheduler {
  public:
-  explicit Scheduler(Graph& graph) : graph_(graph) {
+  Scheduler(Graph& graph, size_t min_nodes) : graph_(graph), min_nodes_(min_nodes) {
     graph.number();
     group_of_.resize(graph.nodes().size());
   }
@@ -101,14 +101,14 @@ class Scheduler {
     std::unique_ptr<Group> group = std::move(*place);
     open_.erase(place);
     GraphNode* first = group->nodes().front();
-    if (group->nodes().size() == 1) {
-      steps_.push_back({first, nullptr});
-    } else if (!group->outputs().empty()) { // dead code, if that has not been removed
-      steps_.push_back({nullptr, std::move(group)});
+    if (group->outputs().empty()) {
+      return; // dead code that has not been removed
     }
+    steps_.push_back(group->nodes().size() < min_nodes_ ? Step{first, nullptr} : Step{nullptr, std::move(group)});
   }
 
   const Graph& graph_;
+  const size_t min_nodes_;
   std::vector<const Group*> group_of_; // by place of the node: the open group that it is in
   std::vector<std::unique_ptr<Group>> open_;
   std::vector<Step> steps_;
@@ -116,16 +116,16 @@ class Scheduler {
 
 } // namespace
 
-std::vector<Step> make_schedule(Graph& graph, bool may_group) {
+std::vector<Step> make_schedule(Graph& graph, Grouping grouping) {
   std::vector<Step> steps;
-  Scheduler scheduler(graph);
+  Scheduler scheduler(graph, grouping == Grouping::kAll ? 1 : 2);
   for (GraphNode& node : graph.nodes()) {
     if (node.kind() == NodeKind::kDeviceData) {
       continue; // an input
     }
-    may_group ? scheduler.add(node) : steps.push_back({&node, nullptr});
+    grouping == Grouping::kNone ? steps.push_back({&node, nullptr}) : scheduler.add(node);
   }
-  return may_group ? std::move(scheduler).finish() : std::move(steps);
+  return grouping == Grouping::kNone ? std::move(steps) : std::move(scheduler).finish();
 }
 
 } // namespace lazyplug

@@ -13,9 +13,15 @@ struct Step {
   std::unique_ptr<PointwiseGroup> group;
 };
 
+enum class Grouping : uint8_t {
+  kNone,
+  kSeveral, // calls that stand alone are no groups
+  kAll,     // also calls that stand alone
+};
+
 // The graph's nodes, but for its leaves, in an order in which each comes after those that it reads from, with
-// neighbouring pointwise calls grouped if `may_group`. A group waits for further calls until somebody needs its
-// results, or writes what it reads.
-std::vector<Step> make_schedule(Graph& graph, bool may_group);
+// neighbouring pointwise calls grouped. A group waits for further calls until somebody needs its results, or writes what
+// it reads.
+std::vector<Step> make_schedule(Graph& graph, Grouping grouping);
 
 } // namespace lazyplug

@@ -10,10 +10,10 @@ const std::string kStart =
     "%1 = device_data(1)  # Float[4, 4] strides=[4, 1]\n";
 
 // "3 (4 5)": the nodes in order, groups in parentheses.
-std::string schedule(const std::string& text, bool may_group = true) {
+std::string schedule(const std::string& text, Grouping grouping = Grouping::kSeveral) {
   Graph graph = parse(kStart + text);
   std::string result;
-  for (const Step& step : make_schedule(graph, may_group)) {
+  for (const Step& step : make_schedule(graph, grouping)) {
     result += result.empty() ? "" : " ";
     if (step.node) {
       result += std::to_string(step.node->id());
@@ -36,7 +36,8 @@ TEST(Schedule, NeighboursAreGrouped) {
       "%5 = aten::abs(%4)  # Float[4, 4] strides=[4, 1]\n"
       "return %5\n";
   EXPECT_EQ(schedule(text), "(2 3) 4 5");
-  EXPECT_EQ(schedule(text, /*may_group=*/false), "2 3 4 5");
+  EXPECT_EQ(schedule(text, Grouping::kNone), "2 3 4 5");
+  EXPECT_EQ(schedule(text, Grouping::kAll), "(2 3) 4 (5)");
 }
 
 TEST(Schedule, AGroupWaitsWhileNobodyNeedsIt) {
