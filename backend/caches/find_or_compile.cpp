@@ -34,10 +34,12 @@ bool has_changed(const FlagBase& flag, std::atomic<uint64_t>& seen) {
 void follow_flags() {
   static std::atomic<uint64_t> size{0};
   static std::atomic<uint64_t> passes{0};
+  static std::atomic<uint64_t> fusion{0};
   if (has_changed(config().cache_size, size)) {
     computation_cache().set_capacity(static_cast<size_t>(config().cache_size.get()));
   }
-  if (has_changed(config().disabled_passes, passes)) {
+  const bool have_passes_changed = has_changed(config().disabled_passes, passes);
+  if (has_changed(config().fusion, fusion) || have_passes_changed) {
     computation_cache().clear();
   }
 }
