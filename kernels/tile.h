@@ -34,6 +34,9 @@ struct Tile {
 template <typename T>
 void run_tile(const Program& program, const double* numbers, int64_t n, const Tile<T>& tile) {
   const Loops<T>& loops = kernels::loops<T>();
+  const auto number = [&](const Instruction& instruction, size_t place, uint8_t index) {
+    return traits(instruction.opcode).num_numbers > place ? static_cast<T>(numbers[index]) : T(0);
+  };
   for (const Instruction& instruction : program.instructions) {
     loops.of[static_cast<size_t>(instruction.opcode)](
         n,
@@ -41,7 +44,8 @@ void run_tile(const Program& program, const double* numbers, int64_t n, const Ti
         tile.slots[instruction.inputs[0]],
         tile.slots[instruction.inputs[1]],
         tile.slots[instruction.inputs[2]],
-        takes_number(instruction.opcode) ? static_cast<T>(numbers[instruction.number]) : T(0));
+        number(instruction, 0, instruction.number),
+        number(instruction, 1, instruction.second_number));
   }
 }
 

@@ -8,7 +8,7 @@ namespace lazyplug::kernels {
 
 // One instruction on n elements.
 template <typename T>
-using Loop = void (*)(int64_t n, T* out, const T* a, const T* b, const T* c, T s);
+using Loop = void (*)(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t);
 
 // What memory may hold that a program reads, which computes in its own dtype.
 constexpr c10::ScalarType kMemoryDtypes[] = {

@@ -2,43 +2,47 @@
 #include "kernels/tile_loops.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
+#include <utility>
 
-// MKL's, as in the CPU's kernels, which round one square root in six differently from the processor's instruction.
-// Not there: neither have they.
+#include "kernels/activations.h"
+
+// MKL's, where the CPU's kernels use it. Not there: neither have they.
+#define LAZYPLUG_MKL(name) __attribute__((weak)) void vmd##name(int n, const double* a, double* out, long long mode);
 extern "C" {
+// These round one square root in six differently from the processor's instruction.
 __attribute__((weak)) void vmsSqrt(int n, const float* a, float* out, long long mode);
-__attribute__((weak)) void vmdSqrt(int n, const double* a, double* out, long long mode);
+LAZYPLUG_MKL(Sqrt)
+LAZYPLUG_MKL(Exp)
+LAZYPLUG_MKL(Ln)
+LAZYPLUG_MKL(Sin)
+LAZYPLUG_MKL(Cos)
+LAZYPLUG_MKL(Tanh)
+LAZYPLUG_MKL(Erf)
 }
+#undef LAZYPLUG_MKL
 
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 
-// VML_HA | VML_FTZDAZ_OFF | VML_ERRMODE_IGNORE
-constexpr long long kMklMode = 0x2 | 0x00140000 | 0x00000100;
-
-// Where the target has no such instruction, the CPU's kernels round twice.
-template <typename T>
-T multiply_add(T a, T b, T c) {
-#ifdef __FMA__
-  return std::is_same_v<T, float> ? __builtin_fmaf(a, b, c) : __builtin_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
+// 1 where the condition holds, else 0.
+template <typename V>
+V truth(Integers<V> condition) {
+  return condition ? broadcast<V>(1) : broadcast<V>(0);
 }
 
-template <Opcode kOpcode, typename T>
-T apply(T a, T b, T c, T s) {
+template <Opcode kOpcode, typename V>
+V apply(V a, V b, V c, V s, V t) {
+  using T = Element<V>;
   switch (kOpcode) {
     case Opcode::kCopy:
       return a;
     case Opcode::kNeg:
       return -a;
     case Opcode::kAbs:
-      return std::abs(a);
+      return abs(a);
     case Opcode::kSqrt:
-      return std::sqrt(a);
+      return sqrt(a);
     case Opcode::kReciprocal:
       return T(1) / a;
     case Opcode::kAddNumber:
@@ -62,48 +66,146 @@ T apply(T a, T b, T c, T s) {
     case Opcode::kAddcdiv:
       return a + s * b / c;
     case Opcode::kLerp:
-      return a; // see below
+      return lerp(a, b, s);
+    case Opcode::kMaximum:
+      return maximum(a, b);
+    case Opcode::kMinimum:
+      return minimum(a, b);
+    case Opcode::kClampMin:
+      return s != s ? s : at_least(a, s);
+    case Opcode::kClampMax:
+      return s != s ? s : at_most(a, s);
+    case Opcode::kRelu:
+      return at_least(a, T(0));
+    case Opcode::kRsqrt:
+      return T(1) / sqrt(a);
+    case Opcode::kSquare:
+      return a * a;
+    case Opcode::kCube:
+      return a * a * a;
+    case Opcode::kInverseSquare:
+      return T(1) / (a * a);
+    case Opcode::kExp:
+      return exp(a);
+    case Opcode::kExpm1:
+      return expm1(a);
+    case Opcode::kLog:
+      return log(a);
+    case Opcode::kLog1p:
+      return log1p(a);
+    case Opcode::kSin:
+      return sin(a);
+    case Opcode::kCos:
+      return cos(a);
+    case Opcode::kTanh:
+      return tanh(a);
+    case Opcode::kErf:
+      return erf(a);
+    case Opcode::kSigmoid:
+      return sigmoid(a);
+    case Opcode::kSilu:
+      return silu(a);
+    case Opcode::kGelu:
+      return gelu(a);
+    case Opcode::kGeluTanh:
+      return gelu_tanh(a);
+    case Opcode::kSoftplus:
+      return softplus(a, s, t);
+    case Opcode::kSigmoidBackward:
+      return sigmoid_backward(a, b);
+    case Opcode::kTanhBackward:
+      return tanh_backward(a, b);
+    case Opcode::kThresholdBackward:
+      return b <= s ? broadcast<V>(0) : a;
+    case Opcode::kSiluBackward:
+      return silu_backward(a, b);
+    case Opcode::kGeluBackward:
+      return gelu_backward(a, b);
+    case Opcode::kGeluTanhBackward:
+      return gelu_tanh_backward(a, b);
+    case Opcode::kSoftplusBackward:
+      return softplus_backward(a, b, s, t);
     case Opcode::kEqual:
-      return a == b;
+      return truth<V>(a == b);
     case Opcode::kNotEqual:
-      return a != b;
+      return truth<V>(a != b);
     case Opcode::kLess:
-      return a < b;
+      return truth<V>(a < b);
     case Opcode::kLessEqual:
-      return a <= b;
+      return truth<V>(a <= b);
     case Opcode::kGreater:
-      return a > b;
+      return truth<V>(a > b);
     case Opcode::kGreaterEqual:
-      return a >= b;
+      return truth<V>(a >= b);
     case Opcode::kWhere:
       return a != T(0) ? b : c;
     case Opcode::kNumber:
       return s;
     case Opcode::kZero:
-      return T(0);
+      return broadcast<V>(0);
     case Opcode::kOne:
-      return T(1);
+      return broadcast<V>(1);
   }
 }
 
-// The output may be an input.
-template <Opcode kOpcode, int kInputs, typename T>
-void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = apply<kOpcode>(kInputs > 0 ? a[i] : T(0), kInputs > 1 ? b[i] : T(0), kInputs > 2 ? c[i] : T(0), s);
+// The output may be an input. What is left over of the last vector is computed by the same instructions.
+template <Opcode kOpcode, typename T>
+void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
+  using V = VectorOf<T>;
+  constexpr int kInputs = traits(kOpcode).num_inputs;
+  const auto compute = [&](auto&& read) {
+    return apply<kOpcode>(
+        kInputs > 0 ? read(a) : V{},
+        kInputs > 1 ? read(b) : V{},
+        kInputs > 2 ? read(c) : V{},
+        broadcast<V>(s),
+        broadcast<V>(t));
+  };
+  int64_t i = 0;
+  for (; i + kNumLanes<V> <= n; i += kNumLanes<V>) {
+    store(compute([i](const T* input) { return load<V>(input + i); }), out + i);
+  }
+  if (i < n) {
+    store_part(compute([=](const T* input) { return load_part<V>(input + i, n - i); }), out + i, n - i);
   }
 }
 
 template <typename T>
-void lerp(int64_t n, T* out, const T* a, const T* b, const T* /*c*/, T s) {
-  const bool is_small = std::abs(s) < T(0.5);
-  const T factor = is_small ? s : s - 1;
-  const T* base = is_small ? a : b;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = multiply_add(factor, b[i] - a[i], base[i]);
+using MklFunction = void (*)(int n, const T* a, T* out, long long mode);
+
+template <Opcode kOpcode, typename T>
+constexpr MklFunction<T> mkl_function() {
+  if constexpr (std::is_same_v<T, float>) {
+    return kOpcode == Opcode::kSqrt ? vmsSqrt : nullptr;
+  } else {
+    switch (kOpcode) {
+      case Opcode::kSqrt:
+        return vmdSqrt;
+      case Opcode::kExp:
+        return vmdExp;
+      case Opcode::kLog:
+        return vmdLn;
+      case Opcode::kSin:
+        return vmdSin;
+      case Opcode::kCos:
+        return vmdCos;
+      case Opcode::kTanh:
+        return vmdTanh;
+      case Opcode::kErf:
+        return vmdErf;
+      default:
+        return nullptr;
+    }
   }
+}
+
+// VML_HA | VML_FTZDAZ_OFF | VML_ERRMODE_IGNORE
+constexpr long long kMklMode = 0x2 | 0x00140000 | 0x00000100;
+
+template <Opcode kOpcode, typename T>
+void loop_of(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
+  const auto function = mkl_function<kOpcode, T>();
+  function ? function(static_cast<int>(n), a, out, kMklMode) : loop<kOpcode>(n, out, a, b, c, s, t);
 }
 
 // Booleans may be other bytes than 0 and 1.
@@ -117,7 +219,7 @@ T convert(const Memory* from) {
 }
 
 template <typename T, typename Memory>
-void load(int64_t n, T* out, const void* from, int64_t stride) {
+void cast(int64_t n, T* out, const void* from, int64_t stride) {
   const auto* memory = static_cast<const Memory*>(from);
   if (stride == 1) {
 #pragma GCC ivdep
@@ -141,40 +243,26 @@ void store_bool(int64_t n, bool* out, const T* from) {
   }
 }
 
-void sqrt(int64_t n, float* out, const float* a, const float* b, const float* c, float s) {
-  vmsSqrt ? vmsSqrt(static_cast<int>(n), a, out, kMklMode) : loop<Opcode::kSqrt, 1>(n, out, a, b, c, s);
-}
-void sqrt(int64_t n, double* out, const double* a, const double* b, const double* c, double s) {
-  vmdSqrt ? vmdSqrt(static_cast<int>(n), a, out, kMklMode) : loop<Opcode::kSqrt, 1>(n, out, a, b, c, s);
+template <typename T, size_t... kIndices>
+constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
+  return {
+      {loop_of<static_cast<Opcode>(kIndices), T>...},
+      {cast<T, bool>,
+       cast<T, uint8_t>,
+       cast<T, int8_t>,
+       cast<T, int16_t>,
+       cast<T, int32_t>,
+       cast<T, int64_t>,
+       cast<T, float>,
+       cast<T, double>},
+      store_bool<T>};
 }
 
 } // namespace
 
 template <typename T>
 const Loops<T>& loops() {
-  static constexpr Loops<T> table = {
-      {loop<Opcode::kCopy, 1, T>,       loop<Opcode::kNeg, 1, T>,
-       loop<Opcode::kAbs, 1, T>,        sqrt,
-       loop<Opcode::kReciprocal, 1, T>, loop<Opcode::kAddNumber, 1, T>,
-       loop<Opcode::kMulNumber, 1, T>,  loop<Opcode::kDivNumber, 1, T>,
-       loop<Opcode::kSubNumber, 1, T>,  loop<Opcode::kAdd, 2, T>,
-       loop<Opcode::kSub, 2, T>,        loop<Opcode::kMul, 2, T>,
-       loop<Opcode::kDiv, 2, T>,        loop<Opcode::kAddcmul, 3, T>,
-       loop<Opcode::kAddcdiv, 3, T>,    lerp<T>,
-       loop<Opcode::kEqual, 2, T>,      loop<Opcode::kNotEqual, 2, T>,
-       loop<Opcode::kLess, 2, T>,       loop<Opcode::kLessEqual, 2, T>,
-       loop<Opcode::kGreater, 2, T>,    loop<Opcode::kGreaterEqual, 2, T>,
-       loop<Opcode::kWhere, 3, T>,      loop<Opcode::kNumber, 0, T>,
-       loop<Opcode::kZero, 0, T>,       loop<Opcode::kOne, 0, T>},
-      {load<T, bool>,
-       load<T, uint8_t>,
-       load<T, int8_t>,
-       load<T, int16_t>,
-       load<T, int32_t>,
-       load<T, int64_t>,
-       load<T, float>,
-       load<T, double>},
-      store_bool<T>};
+  static constexpr Loops<T> table = make_loops<T>(std::make_index_sequence<kNumOpcodes>());
   return table;
 }
 

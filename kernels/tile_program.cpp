@@ -13,26 +13,6 @@
 namespace lazyplug::kernels {
 namespace {
 
-struct Traits {
-  const char* name;
-  uint8_t num_inputs;
-  bool takes_number;
-};
-
-constexpr std::array<Traits, kNumOpcodes> kTraits{{
-    {"copy", 1, false},       {"neg", 1, false},       {"abs", 1, false},       {"sqrt", 1, false},
-    {"reciprocal", 1, false}, {"add_number", 1, true}, {"mul_number", 1, true}, {"div_number", 1, true},
-    {"sub_number", 1, true},  {"add", 2, true},        {"sub", 2, true},        {"mul", 2, false},
-    {"div", 2, false},        {"addcmul", 3, true},    {"addcdiv", 3, true},    {"lerp", 2, true},
-    {"eq", 2, false},         {"ne", 2, false},        {"lt", 2, false},        {"le", 2, false},
-    {"gt", 2, false},         {"ge", 2, false},        {"where", 3, false},     {"number", 0, true},
-    {"zero", 0, false},       {"one", 0, false},
-}};
-
-const Traits& traits(Opcode opcode) {
-  return kTraits[static_cast<size_t>(opcode)];
-}
-
 // The elements from `begin` to `end` of all rows, counted through.
 template <typename T>
 void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, int64_t end) {
@@ -94,15 +74,18 @@ class Parser {
     bool is_good = number(result.out) && result.out < program.num_slots && word() == "=";
     const std::string_view name = word();
     const auto found =
-        std::find_if(kTraits.begin(), kTraits.end(), [&](const Traits& row) { return row.name == name; });
-    if (!is_good || found == kTraits.end()) {
+        std::find_if(kOpcodes.begin(), kOpcodes.end(), [&](const OpcodeTraits& row) { return row.name == name; });
+    if (!is_good || found == kOpcodes.end()) {
       return std::nullopt;
     }
-    result.opcode = static_cast<Opcode>(found - kTraits.begin());
+    result.opcode = found->opcode;
     for (size_t i = 0; i < found->num_inputs; ++i) {
       is_good = is_good && number(result.inputs[i]) && result.inputs[i] < program.num_slots;
     }
-    is_good = is_good && (!found->takes_number || (number(result.number) && result.number < program.num_numbers));
+    for (uint8_t* index : {&result.number, &result.second_number}) {
+      const bool is_taken = found->num_numbers > (index == &result.number ? 0 : 1);
+      is_good = is_good && (!is_taken || (number(*index) && *index < program.num_numbers));
+    }
     return is_good ? std::optional(result) : std::nullopt;
   }
 
@@ -141,17 +124,8 @@ const Loops<T>& loops() {
   }();
   return chosen;
 }
-
 template const Loops<float>& loops();
 template const Loops<double>& loops();
-
-size_t num_inputs(Opcode opcode) {
-  return traits(opcode).num_inputs;
-}
-
-bool takes_number(Opcode opcode) {
-  return traits(opcode).takes_number;
-}
 
 bool can_compute_in(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
@@ -166,8 +140,8 @@ std::string to_string(const Program& program) {
     for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
       text << ' ' << int{instruction.inputs[i]};
     }
-    if (takes_number(instruction.opcode)) {
-      text << ' ' << int{instruction.number};
+    for (size_t i = 0; i < traits(instruction.opcode).num_numbers; ++i) {
+      text << ' ' << int{i == 0 ? instruction.number : instruction.second_number};
     }
     text << " ;";
   }

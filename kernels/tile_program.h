@@ -9,43 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/opcode.h"
+
 // Kernels of our own. They know memory and their own small programs; no tensors, no IR, no dispatcher.
 namespace lazyplug::kernels {
-
-// What an instruction makes of its inputs a, b and c and its number s, element by element. Each rounds as the CPU's
-// kernels of PyTorch round: where those use a fused multiply-add, these do.
-enum class Opcode : uint8_t {
-  kCopy,       // a
-  kNeg,        // -a
-  kAbs,        // |a|
-  kSqrt,       // of a
-  kReciprocal, // 1 / a
-  kAddNumber,  // a + s
-  kMulNumber,  // a * s
-  kDivNumber,  // a / s
-  kSubNumber,  // a - s
-  kAdd,        // a + s * b
-  kSub,        // a - s * b
-  kMul,        // a * b
-  kDiv,        // a / b
-  kAddcmul,    // a + s * b * c
-  kAddcdiv,    // a + s * b / c
-  // a + s * (b - a). If s is 1 and b is -0, the sign of the CPU's zero depends on the element's place: here it does
-  // not.
-  kLerp,
-  // Comparisons make 1 where they hold, else 0.
-  kEqual,        // a == b
-  kNotEqual,     // a != b
-  kLess,         // a < b
-  kLessEqual,    // a <= b
-  kGreater,      // a > b
-  kGreaterEqual, // a >= b
-  kWhere,        // a != 0 ? b : c
-  kNumber,       // s
-  kZero,
-  kOne,
-};
-constexpr size_t kNumOpcodes = 26;
 
 // Slots are the columns of a program: first those that have memory, then those whose contents only live within a tile.
 using Slot = uint8_t;
@@ -55,10 +22,15 @@ struct Instruction {
   Slot out;
   Slot inputs[3] = {0, 0, 0};
   uint8_t number = 0; // which
+  uint8_t second_number = 0;
 };
 
-size_t num_inputs(Opcode opcode);
-bool takes_number(Opcode opcode);
+inline size_t num_inputs(Opcode opcode) {
+  return traits(opcode).num_inputs;
+}
+inline bool takes_number(Opcode opcode) {
+  return traits(opcode).num_numbers > 0;
+}
 
 // A straight line of instructions that run on tiles of a few hundred elements, which stay in the L1 cache from the
 // first instruction to the last.
@@ -73,7 +45,7 @@ struct Program {
 constexpr size_t kMaxSlots = 64;
 bool can_compute_in(c10::ScalarType dtype);
 
-// "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs number), and back; nothing
+// "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs numbers), and back; nothing
 // if it is no such text.
 std::string to_string(const Program& program);
 std::optional<Program> parse(std::string_view text);

@@ -111,7 +111,7 @@ TEST_F(PointwiseGroups, RefuseWhatLiesOtherwise) {
           "%5 = aten::neg(%0)  # Float[4, 8] strides=[1, 4]\n"
           "%6 = aten::neg(%2)  # Double[] strides=[]\n"
           "%7 = aten::neg_(%0[Float[4, 8] strides=[8, 1]])  # Float[4, 8] strides=[8, 1]\n"
-          "%8 = aten::relu(%3)  # Float[4, 8] strides=[8, 1]\n"
+          "%8 = aten::exp(%3)  # Float[4, 8] strides=[8, 1]\n"
           "return %3, %4, %5, %6, %7, %8\n"),
       "100000");
 }

@@ -11,7 +11,7 @@ TEST(PointwiseOps, AreKnownByTheirOverload) {
   EXPECT_EQ(find_pointwise_op(find_op("aten::add.Tensor"))->opcode, Opcode::kAdd);
   EXPECT_EQ(find_pointwise_op(find_op("aten::gt.Scalar"))->kind, PointwiseOp::Kind::kCompares);
   EXPECT_EQ(find_pointwise_op(find_op("aten::add.out")), nullptr);
-  EXPECT_EQ(find_pointwise_op(find_op("aten::relu_")), nullptr);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::sigmoid_")), nullptr);
   EXPECT_EQ(find_pointwise_op(find_op("aten::mm")), nullptr);
 }
 
@@ -33,6 +33,8 @@ TEST(PointwiseOps, SayWhatEachArgumentIs) {
         "aten::addcmul",
         "aten::lerp.Scalar",
         "aten::where.self",
+        "aten::threshold_backward",
+        "aten::tanh_backward",
         "aten::le.Scalar",
         "aten::zeros",
         "aten::ones_like",

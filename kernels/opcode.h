@@ -1,0 +1,154 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace lazyplug::kernels {
+
+// What an instruction makes of its inputs a, b and c and its numbers s and t, element by element. Arithmetic rounds as
+// the CPU's vectorised kernels of PyTorch round: where those use a fused multiply-add, these do. For float32, functions
+// that cannot be exact are our own, as exact as docs/accuracy.md says; for float64 they are the CPU's.
+enum class Opcode : uint8_t {
+  kCopy,       // a
+  kNeg,        // -a
+  kAbs,        // |a|
+  kSqrt,       // of a
+  kReciprocal, // 1 / a
+  kAddNumber,  // a + s
+  kMulNumber,  // a * s
+  kDivNumber,  // a / s
+  kSubNumber,  // a - s
+  kAdd,        // a + s * b
+  kSub,        // a - s * b
+  kMul,        // a * b
+  kDiv,        // a / b
+  kAddcmul,    // a + s * b * c
+  kAddcdiv,    // a + s * b / c
+  // The sign of the CPU's zero depends on the element's place in these three, if s is 1 and b is -0, and if a and b are
+  // two zeros. Here it does not.
+  kLerp,     // a + s * (b - a)
+  kMaximum,  // of a and b, NaN if one is; of two zeros, b
+  kMinimum,  // likewise
+  kClampMin, // a, but no less than s; NaN if one is
+  kClampMax, // a, but no more than s; likewise
+  kRelu,     // a, but no less than 0
+  kRsqrt,    // 1 / sqrt(a), the processor's; pow(a, -0.5) is that, pow(a, 0.5) is kSqrt, pow(a, -1) kReciprocal
+  kSquare,
+  kCube,
+  kInverseSquare, // 1 / (a * a)
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kSin,
+  kCos,
+  kTanh,
+  kErf,
+  kSigmoid,
+  kSilu,
+  kGelu,
+  kGeluTanh,
+  kSoftplus, // log1p(exp(a * s)) / s, but a if a * s is above t
+  // Gradients: a is that of the result.
+  kSigmoidBackward,   // b is the result
+  kTanhBackward,      // likewise
+  kThresholdBackward, // a, but 0 where b is at most s; b is the argument here and below
+  kSiluBackward,
+  kGeluBackward,
+  kGeluTanhBackward,
+  kSoftplusBackward, // s and t as above
+  // Comparisons make 1 where they hold, else 0.
+  kEqual,        // a == b
+  kNotEqual,     // a != b
+  kLess,         // a < b
+  kLessEqual,    // a <= b
+  kGreater,      // a > b
+  kGreaterEqual, // a >= b
+  kWhere,        // a != 0 ? b : c
+  kNumber,       // s
+  kZero,
+  kOne,
+};
+
+struct OpcodeTraits {
+  Opcode opcode;
+  const char* name;
+  uint8_t num_inputs;
+  uint8_t num_numbers;
+};
+
+inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
+    {Opcode::kCopy, "copy", 1, 0},
+    {Opcode::kNeg, "neg", 1, 0},
+    {Opcode::kAbs, "abs", 1, 0},
+    {Opcode::kSqrt, "sqrt", 1, 0},
+    {Opcode::kReciprocal, "reciprocal", 1, 0},
+    {Opcode::kAddNumber, "add_number", 1, 1},
+    {Opcode::kMulNumber, "mul_number", 1, 1},
+    {Opcode::kDivNumber, "div_number", 1, 1},
+    {Opcode::kSubNumber, "sub_number", 1, 1},
+    {Opcode::kAdd, "add", 2, 1},
+    {Opcode::kSub, "sub", 2, 1},
+    {Opcode::kMul, "mul", 2, 0},
+    {Opcode::kDiv, "div", 2, 0},
+    {Opcode::kAddcmul, "addcmul", 3, 1},
+    {Opcode::kAddcdiv, "addcdiv", 3, 1},
+    {Opcode::kLerp, "lerp", 2, 1},
+    {Opcode::kMaximum, "maximum", 2, 0},
+    {Opcode::kMinimum, "minimum", 2, 0},
+    {Opcode::kClampMin, "clamp_min", 1, 1},
+    {Opcode::kClampMax, "clamp_max", 1, 1},
+    {Opcode::kRelu, "relu", 1, 0},
+    {Opcode::kRsqrt, "rsqrt", 1, 0},
+    {Opcode::kSquare, "square", 1, 0},
+    {Opcode::kCube, "cube", 1, 0},
+    {Opcode::kInverseSquare, "inverse_square", 1, 0},
+    {Opcode::kExp, "exp", 1, 0},
+    {Opcode::kExpm1, "expm1", 1, 0},
+    {Opcode::kLog, "log", 1, 0},
+    {Opcode::kLog1p, "log1p", 1, 0},
+    {Opcode::kSin, "sin", 1, 0},
+    {Opcode::kCos, "cos", 1, 0},
+    {Opcode::kTanh, "tanh", 1, 0},
+    {Opcode::kErf, "erf", 1, 0},
+    {Opcode::kSigmoid, "sigmoid", 1, 0},
+    {Opcode::kSilu, "silu", 1, 0},
+    {Opcode::kGelu, "gelu", 1, 0},
+    {Opcode::kGeluTanh, "gelu_tanh", 1, 0},
+    {Opcode::kSoftplus, "softplus", 1, 2},
+    {Opcode::kSigmoidBackward, "sigmoid_backward", 2, 0},
+    {Opcode::kTanhBackward, "tanh_backward", 2, 0},
+    {Opcode::kThresholdBackward, "threshold_backward", 2, 1},
+    {Opcode::kSiluBackward, "silu_backward", 2, 0},
+    {Opcode::kGeluBackward, "gelu_backward", 2, 0},
+    {Opcode::kGeluTanhBackward, "gelu_tanh_backward", 2, 0},
+    {Opcode::kSoftplusBackward, "softplus_backward", 2, 2},
+    {Opcode::kEqual, "eq", 2, 0},
+    {Opcode::kNotEqual, "ne", 2, 0},
+    {Opcode::kLess, "lt", 2, 0},
+    {Opcode::kLessEqual, "le", 2, 0},
+    {Opcode::kGreater, "gt", 2, 0},
+    {Opcode::kGreaterEqual, "ge", 2, 0},
+    {Opcode::kWhere, "where", 3, 0},
+    {Opcode::kNumber, "number", 0, 1},
+    {Opcode::kZero, "zero", 0, 0},
+    {Opcode::kOne, "one", 0, 0},
+});
+constexpr size_t kNumOpcodes = kOpcodes.size();
+
+consteval bool are_rows_of_opcodes_in_order() {
+  for (size_t i = 0; i < kNumOpcodes; ++i) {
+    if (static_cast<size_t>(kOpcodes[i].opcode) != i) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(are_rows_of_opcodes_in_order());
+
+constexpr const OpcodeTraits& traits(Opcode opcode) {
+  return kOpcodes[static_cast<size_t>(opcode)];
+}
+
+} // namespace lazyplug::kernels

@@ -1,0 +1,220 @@
+// Vectors of the target's width. Compiled within its namespace, with its options, by tile_loops.inc.cpp alone.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+namespace lazyplug::kernels::LAZYPLUG_TARGET {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+using Floats [[gnu::vector_size(kVectorBytes)]] = float;
+using Doubles [[gnu::vector_size(kVectorBytes)]] = double;
+using Ints [[gnu::vector_size(kVectorBytes)]] = int32_t;
+using Longs [[gnu::vector_size(kVectorBytes)]] = int64_t;
+// As many as there are Doubles.
+using HalfFloats [[gnu::vector_size(kVectorBytes / 2)]] = float;
+using HalfInts [[gnu::vector_size(kVectorBytes / 2)]] = int32_t;
+
+template <typename T>
+using VectorOf = std::conditional_t<std::is_same_v<T, float>, Floats, Doubles>;
+template <typename V>
+using Element = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
+template <typename V>
+using Integers = std::conditional_t<sizeof(Element<V>) == sizeof(float), Ints, Longs>;
+template <typename V>
+constexpr int kNumLanes = sizeof(V) / sizeof(Element<V>);
+
+template <typename V>
+V broadcast(Element<V> x) {
+  return x - V{}; // -0 as well
+}
+
+template <typename V>
+V load(const Element<V>* from) {
+  V result;
+  std::memcpy(&result, from, sizeof(V));
+  return result;
+}
+template <typename V>
+void store(V x, Element<V>* to) {
+  std::memcpy(to, &x, sizeof(V));
+}
+
+template <typename V, typename Function>
+V map_lanes(Function function, V x) {
+  V result;
+  for (int i = 0; i < kNumLanes<V>; ++i) {
+    result[i] = function(x[i]);
+  }
+  return result;
+}
+
+// What GCC does not make of generic code, at least not everywhere.
+//
+// multiply_add: where the target has no such instruction, the CPU's kernels round twice.
+// at_least, at_most: NaN remains NaN, since x is their second operand. So does -0 beside 0.
+// look_up: the entry that the four low bits of the index say.
+#if defined(__AVX512F__)
+
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
+inline Floats sqrt(Floats x) {
+  return _mm512_maskz_sqrt_ps(0xFFFF, x);
+}
+inline Doubles sqrt(Doubles x) {
+  return _mm512_maskz_sqrt_pd(0xFF, x);
+}
+inline Floats at_least(Floats x, Floats bound) {
+  return _mm512_maskz_max_ps(0xFFFF, bound, x);
+}
+inline Doubles at_least(Doubles x, Doubles bound) {
+  return _mm512_maskz_max_pd(0xFF, bound, x);
+}
+inline Floats at_most(Floats x, Floats bound) {
+  return _mm512_maskz_min_ps(0xFFFF, bound, x);
+}
+inline Doubles at_most(Doubles x, Doubles bound) {
+  return _mm512_maskz_min_pd(0xFF, bound, x);
+}
+inline Floats look_up(const float (&table)[16], Ints index) {
+  return _mm512_maskz_permutexvar_ps(0xFFFF, reinterpret_cast<__m512i>(index), load<Floats>(table));
+}
+
+#elif defined(__AVX2__)
+
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+inline Floats sqrt(Floats x) {
+  return _mm256_sqrt_ps(x);
+}
+inline Doubles sqrt(Doubles x) {
+  return _mm256_sqrt_pd(x);
+}
+inline Floats at_least(Floats x, Floats bound) {
+  return _mm256_max_ps(bound, x);
+}
+inline Doubles at_least(Doubles x, Doubles bound) {
+  return _mm256_max_pd(bound, x);
+}
+inline Floats at_most(Floats x, Floats bound) {
+  return _mm256_min_ps(bound, x);
+}
+inline Doubles at_most(Doubles x, Doubles bound) {
+  return _mm256_min_pd(bound, x);
+}
+inline Floats look_up(const float (&table)[16], Ints index) {
+  const Floats low = _mm256_permutevar8x32_ps(load<Floats>(table), reinterpret_cast<__m256i>(index));
+  const Floats high = _mm256_permutevar8x32_ps(load<Floats>(table + 8), reinterpret_cast<__m256i>(index));
+  return _mm256_blendv_ps(low, high, reinterpret_cast<__m256>(index << 28)); // by the fourth bit
+}
+
+#else
+
+template <typename V>
+V multiply_add(V a, V b, V c) {
+  return a * b + c;
+}
+template <typename V>
+V sqrt(V x) {
+  return map_lanes([](Element<V> lane) { return std::sqrt(lane); }, x);
+}
+template <typename V>
+V at_least(V x, V bound) {
+  return bound > x ? bound : x;
+}
+template <typename V>
+V at_most(V x, V bound) {
+  return bound < x ? bound : x;
+}
+inline Floats look_up(const float (&table)[16], Ints index) {
+  Floats result;
+  for (int i = 0; i < kNumLanes<Floats>; ++i) {
+    result[i] = table[index[i] & 15];
+  }
+  return result;
+}
+
+#endif
+
+template <typename V>
+V multiply_add(V a, V b, Element<V> c) {
+  return multiply_add(a, b, broadcast<V>(c));
+}
+template <typename V>
+V multiply_add(V a, Element<V> b, V c) {
+  return multiply_add(a, broadcast<V>(b), c);
+}
+template <typename V>
+V multiply_add(V a, Element<V> b, Element<V> c) {
+  return multiply_add(a, broadcast<V>(b), broadcast<V>(c));
+}
+
+template <typename V>
+Integers<V> bits_of(V x) {
+  return reinterpret_cast<Integers<V>>(x);
+}
+template <typename V>
+V from_bits(Integers<V> bits) {
+  return reinterpret_cast<V>(bits);
+}
+
+template <typename V>
+Integers<V> sign_bit(V x) {
+  return bits_of(x) & bits_of(broadcast<V>(Element<V>(-0.0)));
+}
+template <typename V>
+V abs(V x) {
+  return from_bits<V>(bits_of(x) & ~bits_of(broadcast<V>(Element<V>(-0.0))));
+}
+// |x|, or what is not negative, with the sign of another.
+template <typename V>
+V with_sign_of(V x, V other) {
+  return from_bits<V>(bits_of(x) | sign_bit(other));
+}
+
+template <typename V>
+V at_least(V x, Element<V> bound) {
+  return at_least(x, broadcast<V>(bound));
+}
+template <typename V>
+V at_most(V x, Element<V> bound) {
+  return at_most(x, broadcast<V>(bound));
+}
+
+// Fewer elements than a vector has; the others are 0.
+template <typename V>
+V load_part(const Element<V>* from, int64_t n) {
+  V result{};
+  std::memcpy(&result, from, n * sizeof(Element<V>));
+  return result;
+}
+template <typename V>
+void store_part(V x, Element<V>* to, int64_t n) {
+  std::memcpy(to, &x, n * sizeof(Element<V>));
+}
+
+} // namespace
+} // namespace lazyplug::kernels::LAZYPLUG_TARGET

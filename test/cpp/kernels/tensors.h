@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "kernels/tile_program.h"
+
+namespace lazyplug::kernels {
+
+// A row on contiguous tensors.
+struct Tensors {
+  std::vector<void*> memory;
+  std::vector<double> numbers;
+  int64_t num_elements;
+
+  Tensors(const std::vector<at::Tensor>& tensors, std::vector<double> given)
+      : numbers(std::move(given)), num_elements(tensors[0].numel()) {
+    for (const at::Tensor& tensor : tensors) {
+      memory.push_back(tensor.data_ptr());
+    }
+  }
+  Row row() const {
+    return {num_elements, memory.data(), numbers.data()};
+  }
+};
+
+inline at::Tensor run_one(Opcode opcode, const std::vector<at::Tensor>& inputs, const std::vector<double>& numbers) {
+  const auto num_slots = static_cast<uint8_t>(inputs.size() + 1);
+  const auto num_numbers = static_cast<uint8_t>(numbers.size());
+  Program program{inputs[0].scalar_type(), num_slots, num_slots, num_numbers, {{opcode, 0, {1, 2, 3}, 0, 1}}};
+  const at::Tensor out = at::empty_like(inputs[0]);
+  std::vector<at::Tensor> memory{out};
+  memory.insert(memory.end(), inputs.begin(), inputs.end());
+  run(program, Tensors(memory, numbers).row());
+  return out;
+}
+
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const auto integers = a.scalar_type() == at::kFloat ? at::kInt : at::kLong;
+  const at::Tensor is_nan = a.isnan().logical_and(b.isnan());
+  return a.view(integers).eq(b.view(integers)).logical_or(is_nan).all().item<bool>();
+}
+
+} // namespace lazyplug::kernels
