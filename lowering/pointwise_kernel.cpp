@@ -92,18 +92,19 @@ struct PointwiseKernel::Call {
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
     : program_(program_of(node)),
       space_(space_of(node, program_)),
-      dependences_(num_outputs(), std::vector<bool>(space_.num_inputs())),
-      olds_(parse_lists(node.s(names().old), num_outputs())),
+      dependences_(num_outputs(), {std::vector<bool>(space_.num_inputs())}),
       donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(layout_of(*node.input(i)));
   }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
+  const Lists olds = parse_lists(node.s(names().old), num_outputs());
   for (size_t i = 0; i < num_outputs(); ++i) {
     outputs_.push_back(layout_of(*node.output(i)));
     for (const int64_t input : depends[i]) {
-      dependences_[i].at(input) = true;
+      dependences_[i].inputs.at(input) = true;
     }
+    dependences_[i].old = olds[i].at(0);
   }
   if (may_donate) {
     find_donors();
@@ -131,8 +132,7 @@ void PointwiseKernel::find_donors() {
       }
     }
     // Memory stays where it is if it can.
-    const auto old =
-        std::find(donors_[output].begin(), donors_[output].end(), static_cast<size_t>(olds_[output].at(0)));
+    const auto old = std::find(donors_[output].begin(), donors_[output].end(), dependences_[output].old);
     if (old != donors_[output].end()) {
       std::iter_swap(old, donors_[output].begin());
     }
@@ -145,18 +145,13 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
   make_outputs(call);
   kernels::run(program_, space_, call.memory, call.numbers.data());
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    if (!is_missing(i, call)) {
-      stack.emplace_back(std::move(call.outputs[i]));
-    } else {
-      const int64_t old = olds_[i].at(0);
-      stack.emplace_back(old < 0 || call.is_missing[old] ? at::Tensor() : call.inputs[old]);
-    }
+    stack.emplace_back(is_missing(i, call) ? at::Tensor() : std::move(call.outputs[i]));
   }
 }
 
 bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
   for (size_t input = 0; input < call.is_missing.size(); ++input) {
-    if (call.is_missing[input] && dependences_[output][input]) {
+    if (call.is_missing[input] && dependences_[output].inputs[input]) {
       return true;
     }
   }
@@ -199,9 +194,6 @@ void PointwiseKernel::make_outputs(Call& call) const {
 
 // Whoever else holds the memory would see it change. An input that has been given away has two owners.
 at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
-  if (!call.is_missing.empty()) {
-    return {}; // it may have to be given back
-  }
   for (const size_t input : donors_[output]) {
     const at::Tensor& tensor = call.inputs[input];
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();

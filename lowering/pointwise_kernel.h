@@ -8,6 +8,7 @@
 
 #include "kernels/pointwise.h"
 #include "lowering/fusion/pointwise_group.h"
+#include "lowering/resolve_kernel.h"
 
 namespace lazyplug {
 
@@ -24,12 +25,11 @@ class PointwiseKernel {
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
   PointwiseKernel(const torch::jit::Node& node, bool may_donate);
 
-  // Takes the inputs from the stack, and leaves the outputs. Those that depend on an input that is None are what they
-  // were to replace, or else undefined.
+  // Takes the inputs from the stack, and leaves the outputs; undefined are those that depend on an input that is None.
   void operator()(c10::Stack& stack) const;
 
-  // By output: the inputs that it depends on.
-  const std::vector<std::vector<bool>>& dependences() const {
+  // Of each output.
+  const std::vector<Dependence>& dependences() const {
     return dependences_;
   }
 
@@ -49,8 +49,7 @@ class PointwiseKernel {
   kernels::PointwiseSpace space_;
   std::vector<Geometry> inputs_;
   std::vector<Geometry> outputs_;
-  std::vector<std::vector<bool>> dependences_;
-  std::vector<std::vector<int64_t>> olds_;  // by output: one input, or -1
+  std::vector<Dependence> dependences_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };
 

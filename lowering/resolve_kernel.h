@@ -12,6 +12,12 @@
 
 namespace lazyplug {
 
+// Of an output: the inputs that it depends on, and the one that it replaces, or -1.
+struct Dependence {
+  std::vector<bool> inputs;
+  int64_t old = -1;
+};
+
 // How a node is run: `run` takes the first `num_inputs` inputs from the stack and leaves the outputs there; the other
 // inputs are constants that it knows. `run_into`, if there is one, takes a destination after the inputs, a tensor that
 // lies as the only output is to lie, and returns that; it may be one of the inputs.
@@ -19,9 +25,9 @@ struct Kernel {
   std::function<void(c10::Stack&)> run;
   size_t num_inputs = 0;
   std::function<void(c10::Stack&)> run_into = nullptr;
-  // By output, the inputs that it depends on; empty: each depends on all. Such a kernel takes None for inputs that are
-  // missing, and what depends on these is undefined.
-  std::vector<std::vector<bool>> dependences = {};
+  // Of each output; empty: it depends on all inputs. Otherwise the kernel takes None for inputs that are missing, and
+  // what depends on these is undefined.
+  std::vector<Dependence> dependences = {};
 };
 
 // The name of an op: "aten::add", interned, and its overload.

@@ -453,16 +453,40 @@ void TorchScriptComputation::execute_after_error(size_t next, Frame& frame) cons
 // which was to be written goes its way, and that a kernel may know what does not depend on it.
 void TorchScriptComputation::run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const {
   if (!instruction.dependences.empty()) {
-    execute(instruction, frame);
-    for (size_t i = 0; i < instruction.dependences.size(); ++i) {
-      frame.errors[instruction.first_output + i] = find_error(instruction, frame.errors, instruction.dependences[i]);
-    }
+    run_in_part(instruction, frame);
     return;
   }
   if (instruction.hands_on_memory && frame.registers[instruction.reads[0].index].isTensor()) {
     execute(instruction, frame);
   }
   spoil(instruction, error, frame.errors);
+}
+
+// What was to be replaced by something that depends on what failed, keeps its contents.
+void TorchScriptComputation::run_in_part(const Instruction& instruction, Frame& frame) const {
+  std::vector<c10::IValue> inputs; // none is a constant
+  for (const Read& read : instruction.reads) {
+    inputs.push_back(frame.registers[read.index]);
+  }
+  for (const Read& read : instruction.reads) {
+    if (frame.errors[read.index].error) {
+      frame.registers[read.index] = c10::IValue();
+    }
+  }
+  execute(instruction, frame);
+  for (size_t i = 0; i < instruction.reads.size(); ++i) {
+    if (instruction.reads[i].kind == Read::Kind::kCopy) {
+      frame.registers[instruction.reads[i].index] = inputs[i];
+    }
+  }
+  for (size_t i = 0; i < instruction.dependences.size(); ++i) {
+    const auto& [among, old] = instruction.dependences[i];
+    const uint32_t output = instruction.first_output + i;
+    frame.errors[output] = find_error(instruction, frame.errors, among);
+    if (frame.errors[output].error) {
+      frame.registers[output] = old < 0 ? c10::IValue() : inputs[old];
+    }
+  }
 }
 
 void TorchScriptComputation::spoil(const Instruction& instruction, const OpError& error, Errors& errors) const {

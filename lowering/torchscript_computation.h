@@ -68,9 +68,9 @@ class TorchScriptComputation final : public Computation {
     c10::SmallVector<bool, 4> used_outputs;
     // For each output, how it is promised to lie; null: it is not. Empty: none is.
     c10::SmallVector<const Geometry*, 2> promised;
-    uint32_t first_fresh = 0;                   // which output of the trace's node the first of these is
-    c10::SmallVector<uint32_t, 2> writes;       // registers that hold what it is to write
-    std::vector<std::vector<bool>> dependences; // see Kernel
+    uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
+    c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
+    std::vector<Dependence> dependences;  // see Kernel
     bool hands_on_memory = false;
     float work = 0;                         // see light_work()
     NodeId node = 0;                        // of the trace, that it belongs to
@@ -104,6 +104,7 @@ class TorchScriptComputation final : public Computation {
   arrange(at::Tensor result, const Instruction& instruction, const Geometry& promised, uint32_t fresh, Frame& frame);
   void execute_after_error(size_t next, Frame& frame) const;
   void run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const;
+  void run_in_part(const Instruction& instruction, Frame& frame) const;
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
   // Of the inputs, or of some.
   OpError find_error(const Instruction& instruction, const Errors& errors, const std::vector<bool>& among = {}) const;

@@ -20,6 +20,7 @@ class Mode:
     verify_ir: bool = False
     small_call: int = 8192
     disabled_passes: str = ""
+    fusion: int = 1
 
     def simpler(self):
         """Modes with one setting less."""
@@ -29,7 +30,7 @@ class Mode:
 
     def uncut(self):
         """What the results have to be equal to, bit by bit."""
-        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="")
+        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="", fusion=0)
 
 
 @contextlib.contextmanager
@@ -76,4 +77,4 @@ def _mixed(rng, number):
     blocking, scrambled, verify = (rng.random() < chance for chance in (0.1, 0.3, 0.2))
     mode = Mode(blocking, schedule, scrambled * number, rng.choice([1, 2, 4, 16]), verify)
     disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
-    return replace(mode, disabled_passes=disabled)
+    return replace(mode, disabled_passes=disabled, fusion=rng.choices([0, 1, 2], [1, 5, 4])[0])

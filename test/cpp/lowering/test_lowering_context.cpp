@@ -92,15 +92,29 @@ TEST_F(Lowering, InputsAreLeavesThenScalars) {
 
 TEST_F(Lowering, GraphIsPlainTorchScript) {
   const Value sum = add_add(trace, {a}, {b}, floats({2, 3}), 0.5);
-  const Value result = add_relu(trace, {sum}, floats({2, 3}));
+  const Value result = add_simple(trace, make_op("aten::exp"), {{sum}}, floats({2, 3}));
   EXPECT_EQ(
       text_of(trace, result),
       "graph(%0 : Float(2, 3, strides=[3, 1]),\n"
       "      %1 : Float(3, strides=[1]),\n"
       "      %2 : float):\n"
       "  %3 : Float(2, 3, strides=[3, 1]) = aten::add[origin=2, overload=\"Tensor\"](%0, %1, %2)\n"
-      "  %4 : Float(2, 3, strides=[3, 1]) = aten::relu[origin=3](%3)\n"
+      "  %4 : Float(2, 3, strides=[3, 1]) = aten::exp[origin=3](%3)\n"
       "  return (%4)\n");
+  expect_all_give(trace, {result, sum}, {(a_data + b_data * 0.5).exp(), a_data + b_data * 0.5});
+}
+
+TEST_F(Lowering, NeighbouringPointwiseCallsAreOneNode) {
+  const Value sum = add_add(trace, {a}, {b}, floats({2, 3}), 0.5);
+  const Value result = add_relu(trace, {sum}, floats({2, 3}));
+  EXPECT_NE(
+      text_of(trace, result)
+          .find(
+              "  %3 : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[origin=2, program=\"f32 memory 3 slots 4 "
+              "numbers "
+              "1 3 = add 0 1 0 ; 2 = relu 3 ;\", places=\"0 3 1;0 0 1\", depends=\"0 1\", old=\"-1\", "
+              "ops=[\"aten::add.Tensor\", \"aten::relu\"]](%0, %1, %2)"),
+      std::string::npos);
   expect_all_give(trace, {result, sum}, {(a_data + b_data * 0.5).relu(), a_data + b_data * 0.5});
 }
 
