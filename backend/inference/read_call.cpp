@@ -9,6 +9,10 @@
 namespace lazyplug {
 namespace {
 
+bool is_one(const c10::IValue& number) {
+  return (number.isInt() && number.toInt() == 1) || (number.isDouble() && number.toDouble() == 1);
+}
+
 class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
@@ -54,6 +58,9 @@ class CallReader {
         read_tensor_list(value, written, arg.out);
         break;
       case ArgKind::kScalar:
+        if (arg.factor) {
+          add_word(is_one(value));
+        }
         read_scalar(value);
         break;
       case ArgKind::kGenerator:

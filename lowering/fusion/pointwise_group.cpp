@@ -15,6 +15,10 @@ bool is_real(const c10::IValue& number) {
   return number.isDouble() || number.isInt();
 }
 
+bool is_one(const c10::IValue& number) {
+  return number.isInt() ? number.toInt() == 1 : number.toDouble() == 1;
+}
+
 // The dtype in which operands are compared, if that is the one of a tensor that is no number.
 c10::ScalarType compared_dtype(const Signature& signature) {
   c10::ScalarType result = c10::ScalarType::Undefined;
@@ -121,8 +125,32 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (op.kind == PointwiseOp::Kind::kSwapped) {
     std::swap(step.sources[0], step.sources[1]);
   }
+  if (rounds_by_place(step)) {
+    return false;
+  }
   steps_.push_back(std::move(step));
   return true;
+}
+
+// Where the second operand is one number for a row, the CPU's compiler takes its product out of the loop over elements,
+// but not of that over vectors, so that some elements are rounded once and others twice.
+bool PointwiseGroup::rounds_by_place(const Step& step) const {
+  const bool adds = step.opcode == Opcode::kAdd || step.opcode == Opcode::kSub;
+  const bool has_product =
+      (adds && !is_one(graph_->scalars()[numbers_[step.number]])) || step.opcode == Opcode::kTanhBackward;
+  if (!has_product) {
+    return false;
+  }
+  const auto [is_input, index] = step.sources[1];
+  if (!is_input) {
+    return steps_[index].opcode == Opcode::kNumber;
+  }
+  for (size_t dim = 0; dim < layout_.sizes.size(); ++dim) {
+    if (layout_.sizes[dim] != 1 && inputs_[index].strides[dim] == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Whether the results lie as those of the group.

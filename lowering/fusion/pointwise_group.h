@@ -69,6 +69,7 @@ class PointwiseGroup {
 
   bool add_call(GraphNode& node, const PointwiseOp& op);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
+  bool rounds_by_place(const Step& step) const;
   std::optional<Source> read(const GraphUse& operand);
   bool add_number(uint32_t scalar, bool is_own, Step& step);
   size_t index_of(const GraphNode* node) const;

@@ -113,7 +113,9 @@ void OpInfo::call(c10::Stack& stack) const {
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();
-    args_.push_back({argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out()});
+    const bool is_factor = argument.name() == "alpha";
+    args_.push_back(
+        {argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out(), is_factor});
     writes_ |= args_.back().written;
   }
   hidden_writes_.resize(args_.size());

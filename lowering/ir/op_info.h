@@ -27,6 +27,7 @@ struct ArgInfo {
   ArgKind kind;
   bool written; // the schema says that the call writes it
   bool out;     // an out= argument, which the call may resize
+  bool factor;  // "alpha": whether it is 1 decides how the CPU's kernels round
 };
 
 // With what an op can share a kernel.
