@@ -21,3 +21,8 @@ add_cpp_tests(device lazyplug_device lazyplug_common)
 add_cpp_tests(kernels lazyplug_kernels lazyplug_common)
 add_cpp_tests(lowering lazyplug_lowering lazyplug_kernels lazyplug_common)
 add_cpp_tests(backend torch_lazyplug)
+
+# Not a test: minutes for each function of kernels/vector_math.h. See docs/accuracy.md.
+add_executable(accuracy EXCLUDE_FROM_ALL tools/accuracy.cpp)
+target_link_libraries(accuracy PRIVATE lazyplug_kernels lazyplug_common torch_cpp)
+reuse_precompiled_header(accuracy)

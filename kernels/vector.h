@@ -25,6 +25,7 @@ constexpr int kVectorBytes = 16;
 using Floats [[gnu::vector_size(kVectorBytes)]] = float;
 using Doubles [[gnu::vector_size(kVectorBytes)]] = double;
 using Ints [[gnu::vector_size(kVectorBytes)]] = int32_t;
+using UnsignedInts [[gnu::vector_size(kVectorBytes)]] = uint32_t;
 using Longs [[gnu::vector_size(kVectorBytes)]] = int64_t;
 // As many as there are Doubles.
 using HalfFloats [[gnu::vector_size(kVectorBytes / 2)]] = float;

@@ -87,9 +87,14 @@ Floats log_of(Floats x, Floats exponent) {
   return multiply_add(exponent, kLog2High, x + rest);
 }
 
+// Wraps around.
+Ints difference(Ints a, Ints b) {
+  return reinterpret_cast<Ints>(reinterpret_cast<UnsignedInts>(a) - reinterpret_cast<UnsignedInts>(b));
+}
+
 // That of x with a mantissa from 0.699 to 1.398.
 Ints exponent_of(Floats x) {
-  return (bits_of(x) - 0x3f330000) >> 23;
+  return difference(bits_of(x), Ints{} + 0x3f330000) >> 23;
 }
 
 // What a logarithm is where its argument, here x + 1, is no positive number.
@@ -104,7 +109,7 @@ Floats log(Floats x) {
   const Ints is_denormal = x < std::numeric_limits<float>::min();
   const Floats scaled = is_denormal ? x * kScale : x;
   const Ints exponent = exponent_of(scaled);
-  const Floats mantissa = from_bits<Floats>(bits_of(scaled) - (exponent << 23));
+  const Floats mantissa = from_bits<Floats>(difference(bits_of(scaled), exponent << 23));
   const Ints true_exponent = is_denormal ? exponent - 23 : exponent;
   const Floats result = log_of(mantissa - 1.0F, __builtin_convertvector(true_exponent, Floats));
   return with_edges_of_log(result, x, 0.0F);

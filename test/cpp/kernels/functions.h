@@ -69,7 +69,7 @@ inline const std::vector<Function>& functions() {
       {Opcode::kTanh, at::tanh, at::tanh, 2},
       {Opcode::kErf, at::erf, at::erf, 2},
       {Opcode::kRsqrt, at::rsqrt, at::rsqrt, 2},
-      {Opcode::kSigmoid, logistic, at::sigmoid, 2.3},
+      {Opcode::kSigmoid, logistic, at::sigmoid, 2.4},
       {Opcode::kSilu, [](T x) { return x.mul(logistic(x)); }, at::silu, 3, 2e-45},
       {Opcode::kGelu, [](T x) { return x.mul(normal_probability(x)); }, [](T x) { return at::gelu(x); }, 2, 1.3e-7},
       {Opcode::kGeluTanh,
@@ -103,7 +103,7 @@ inline const std::vector<Function>& functions() {
       {Opcode::kSoftplusBackward,
        [](T x) { return logistic(x).masked_fill(x.gt(kSoftplusThreshold), 1); },
        [](T x) { return at::softplus_backward(at::ones_like(x), x, 1, kSoftplusThreshold); },
-       2.3},
+       2.4},
   };
   return all;
 }

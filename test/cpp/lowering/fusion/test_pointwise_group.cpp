@@ -128,6 +128,21 @@ TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
       "0001");
 }
 
+TEST_F(PointwiseGroups, RefuseWhatTheCpuRoundsByPlace) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::add.Tensor(%0, %1, 1)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::add.Tensor(%0, %1, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%5 = aten::sub.Scalar(%0, 2, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%6 = aten::sub.Scalar(%0, 2, 1)  # Float[4, 8] strides=[8, 1]\n"
+          "%7 = aten::rsub.Scalar(%0, 2, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%8 = aten::add.Tensor(%1, %0, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%9 = aten::tanh_backward(%0, %1)  # Float[4, 8] strides=[8, 1]\n"
+          "%10 = aten::tanh_backward(%1, %0)  # Float[4, 8] strides=[8, 1]\n"
+          "return %3, %4, %5, %6, %7, %8, %9, %10\n"),
+      "10011101");
+}
+
 TEST_F(PointwiseGroups, HaveRoomForSoManyNodes) {
   std::string text;
   std::string expected;
