@@ -65,7 +65,7 @@ class Part {
       }
       run_tile(program_, numbers_, n, tile_);
       for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-        if (!is_computed_in_place(i)) {
+        if (memory_[i].data && !is_computed_in_place(i)) {
           kernels::loops<T>().store_bool(n, static_cast<bool*>(memory_[i].data) + first, tile_.own(i));
         }
       }
@@ -74,7 +74,7 @@ class Part {
 
  private:
   bool is_computed_in_place(size_t slot) const {
-    return memory_[slot].dtype == program_.dtype;
+    return memory_[slot].data && memory_[slot].dtype == program_.dtype;
   }
 
   void load(size_t slot, int64_t n, int64_t place, int64_t stride, T* out) {

@@ -61,7 +61,7 @@ class PointwiseSpace {
   std::vector<Map> inputs_;
 };
 
-// Memory of a slot. What the program writes has its dtype, or is Bool.
+// Memory of a slot. What the program writes has its dtype, or is Bool; null: nobody wants it.
 struct Memory {
   void* data;
   c10::ScalarType dtype;

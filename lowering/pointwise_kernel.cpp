@@ -22,6 +22,7 @@ struct Names {
   const c10::Symbol places = c10::Symbol::attr("places");
   const c10::Symbol depends = c10::Symbol::attr("depends");
   const c10::Symbol old = c10::Symbol::attr("old");
+  const c10::Symbol made_by = c10::Symbol::attr("made_by");
 };
 
 const Names& names() {
@@ -86,25 +87,28 @@ struct PointwiseKernel::Call {
   std::vector<bool> is_missing; // inputs; empty: none is
   c10::SmallVector<double, 8> numbers;
   c10::SmallVector<at::Tensor, 4> outputs;
+  std::vector<std::exception_ptr> errors; // of outputs; empty: none
   c10::SmallVector<kernels::Memory, 12> memory;
 };
 
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
-    : program_(program_of(node)),
-      space_(space_of(node, program_)),
-      dependences_(num_outputs(), {std::vector<bool>(space_.num_inputs())}),
-      donors_(num_outputs()) {
+    : program_(program_of(node)), space_(space_of(node, program_)), infos_(num_outputs()), donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(layout_of(*node.input(i)));
   }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
+  const Lists makers = parse_lists(node.s(names().made_by), num_outputs());
+  const std::vector<std::string> ops = ops_of(node);
   for (size_t i = 0; i < num_outputs(); ++i) {
     outputs_.push_back(layout_of(*node.output(i)));
+    infos_[i].inputs.resize(space_.num_inputs());
     for (const int64_t input : depends[i]) {
-      dependences_[i].inputs.at(input) = true;
+      infos_[i].inputs.at(input) = true;
     }
-    dependences_[i].old = olds[i].at(0);
+    infos_[i].old = olds[i].at(0);
+    infos_[i].node = static_cast<NodeId>(makers[i].at(0));
+    infos_[i].op = ops.at(makers[i].at(1));
   }
   if (may_donate) {
     find_donors();
@@ -132,7 +136,7 @@ void PointwiseKernel::find_donors() {
       }
     }
     // Memory stays where it is if it can.
-    const auto old = std::find(donors_[output].begin(), donors_[output].end(), dependences_[output].old);
+    const auto old = std::find(donors_[output].begin(), donors_[output].end(), infos_[output].old);
     if (old != donors_[output].end()) {
       std::iter_swap(old, donors_[output].begin());
     }
@@ -144,14 +148,25 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
   read_inputs(stack, call);
   make_outputs(call);
   kernels::run(program_, space_, call.memory, call.numbers.data());
+  return_outputs(call, stack);
+}
+
+void PointwiseKernel::return_outputs(Call& call, c10::Stack& stack) const {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    stack.emplace_back(is_missing(i, call) ? at::Tensor() : std::move(call.outputs[i]));
+    if (!call.errors.empty() && call.errors[i]) {
+      stack.emplace_back(infos_[i].old < 0 ? at::Tensor() : call.inputs[infos_[i].old]);
+    } else {
+      stack.emplace_back(is_missing(i, call) ? at::Tensor() : std::move(call.outputs[i]));
+    }
+  }
+  if (!call.errors.empty()) {
+    throw OutputErrors(std::move(call.errors));
   }
 }
 
 bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
   for (size_t input = 0; input < call.is_missing.size(); ++input) {
-    if (call.is_missing[input] && dependences_[output].inputs[input]) {
+    if (call.is_missing[input] && infos_[output].inputs[input]) {
       return true;
     }
   }
@@ -181,14 +196,20 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   stack.erase(first, stack.end());
 }
 
+// If there is no memory for one, the others are made all the same.
 void PointwiseKernel::make_outputs(Call& call) const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    at::Tensor output = find_donor(i, call);
-    if (!output.defined()) {
-      output = at::detail::empty_strided_cpu(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+    at::Tensor& output = call.outputs.emplace_back();
+    try {
+      output = find_donor(i, call);
+      if (!output.defined()) {
+        output = at::detail::empty_strided_cpu(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+      }
+    } catch (...) {
+      call.errors.resize(outputs_.size());
+      call.errors[i] = std::current_exception();
     }
-    call.memory.push_back({output.mutable_data_ptr(), output.scalar_type()});
-    call.outputs.push_back(std::move(output));
+    call.memory.push_back({output.defined() ? output.mutable_data_ptr() : nullptr, outputs_[i].dtype});
   }
 }
 
@@ -214,14 +235,17 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group) {
   }
   Lists depends;
   Lists olds;
+  Lists makers;
   for (const auto& output : group.outputs()) {
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
+    makers.push_back({output.value.node->id(), static_cast<int64_t>(group.index_of(output.value.node))});
   }
   node.s_(names().program, kernels::to_string(group.program()));
   node.s_(names().places, to_text(places));
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));
+  node.s_(names().made_by, to_text(makers));
 }
 
 namespace {

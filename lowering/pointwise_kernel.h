@@ -15,11 +15,13 @@ namespace lazyplug {
 // A pointwise tile program as graphs call it, with as many dimensions everywhere as the results have:
 //
 //   %c : Float(4, 8, strides=[8, 1]) =
-//     lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1", depends="0 1", old="0"](%a, %b, %n)
+//     lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1", depends="0 1", old="0",
+//       made_by="2"](%a, %b, %n)
 //
 // The inputs are the program's, then its numbers; the outputs are the program's. `places` says for each input where it
 // begins and the stride of each dimension; `depends` for each output on which inputs it depends; `old`, which input it
-// replaces, or -1. TorchScript knows the op as one of any arguments.
+// replaces, or -1; `made_by`, which node of the trace it is, and which of the `ops`. TorchScript knows the op as one of
+// any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
@@ -28,9 +30,8 @@ class PointwiseKernel {
   // Takes the inputs from the stack, and leaves the outputs; undefined are those that depend on an input that is None.
   void operator()(c10::Stack& stack) const;
 
-  // Of each output.
-  const std::vector<Dependence>& dependences() const {
-    return dependences_;
+  const std::vector<OutputInfo>& outputs() const {
+    return infos_;
   }
 
  private:
@@ -39,6 +40,7 @@ class PointwiseKernel {
   void find_donors();
   void read_inputs(c10::Stack& stack, Call& call) const;
   void make_outputs(Call& call) const;
+  void return_outputs(Call& call, c10::Stack& stack) const;
   at::Tensor find_donor(size_t output, const Call& call) const;
   bool is_missing(size_t output, const Call& call) const;
   size_t num_outputs() const {
@@ -49,7 +51,7 @@ class PointwiseKernel {
   kernels::PointwiseSpace space_;
   std::vector<Geometry> inputs_;
   std::vector<Geometry> outputs_;
-  std::vector<Dependence> dependences_;
+  std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };
 

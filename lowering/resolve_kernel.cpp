@@ -85,8 +85,8 @@ Kernel group_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
 
 Kernel pointwise_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
   PointwiseKernel kernel(node, is_pass_enabled("destinations"));
-  auto dependences = kernel.dependences();
-  return {std::move(kernel), node.inputs().size(), nullptr, std::move(dependences)};
+  auto outputs = kernel.outputs();
+  return {std::move(kernel), node.inputs().size(), nullptr, std::move(outputs)};
 }
 
 using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);

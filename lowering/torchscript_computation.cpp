@@ -151,7 +151,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   Kernel kernel = resolve_kernel(*node, find_op, geometries_, op);
   instruction.run = std::move(kernel.run);
   instruction.run_into = std::move(kernel.run_into);
-  instruction.dependences = std::move(kernel.dependences);
+  instruction.outputs = std::move(kernel.outputs);
   if (const auto checked = checked_.find(node); checked != checked_.end()) {
     for (auto* run : {&instruction.run, &instruction.run_into}) {
       *run = *run ? check_before(std::move(*run), checked->second) : nullptr;
@@ -292,13 +292,7 @@ ComputationResult TorchScriptComputation::run_instructions(ComputationInputs inp
   frame.scramble = config().scramble.get();
   size_t next = 0;
   while (frame.errors.empty() && next < instructions_.size()) {
-    const Instruction& instruction = instructions_[next++];
-    try {
-      frame.timed ? execute_timed(instruction, frame) : execute(instruction, frame);
-    } catch (...) {
-      frame.errors.resize(num_registers_);
-      spoil(instruction, current_error(instruction), frame.errors);
-    }
+    try_to_execute(instructions_[next++], frame);
   }
   execute_after_error(next, frame);
   return collect(frame);
@@ -335,6 +329,26 @@ TorchScriptComputation::Registers TorchScriptComputation::load(ComputationInputs
   return registers;
 }
 
+void TorchScriptComputation::try_to_execute(const Instruction& instruction, Frame& frame) const {
+  try {
+    frame.timed ? execute_timed(instruction, frame) : execute(instruction, frame);
+  } catch (const OutputErrors& failed) {
+    take_results(instruction, frame);
+    frame.errors.resize(num_registers_);
+    for (size_t i = 0; i < failed.errors.size(); ++i) {
+      if (failed.errors[i]) {
+        const OutputInfo& output = instruction.outputs[i];
+        frame.errors[instruction.first_output + i] =
+            describe_error(failed.errors[i], output.node, instruction.call, output.op.c_str());
+      }
+    }
+  } catch (...) {
+    frame.errors.resize(num_registers_);
+    const std::exception_ptr error = std::current_exception();
+    spoil(instruction, describe_error(error, instruction.node, instruction.call, instruction.call_name), frame.errors);
+  }
+}
+
 void TorchScriptComputation::execute(const Instruction& instruction, Frame& frame) const {
   auto& registers = frame.registers;
   auto& stack = frame.stack;
@@ -354,13 +368,17 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
   choose_threads(instruction, frame);
   const RunningOp running(instruction.call_name);
   add_destination(instruction, stack) ? instruction.run_into(stack) : instruction.run(stack);
+  take_results(instruction, frame);
+}
+
+void TorchScriptComputation::take_results(const Instruction& instruction, Frame& frame) const {
   keep_promises(instruction, frame);
   for (size_t i = 0; i < instruction.used_outputs.size(); ++i) {
     if (instruction.used_outputs[i]) {
-      registers[instruction.first_output + i] = std::move(stack[i]);
+      frame.registers[instruction.first_output + i] = std::move(frame.stack[i]);
     }
   }
-  stack.clear();
+  frame.stack.clear();
 }
 
 // Whoever else holds a donor's memory would see it change.
@@ -441,18 +459,14 @@ void TorchScriptComputation::execute_after_error(size_t next, Frame& frame) cons
       run_spoiled(instruction, error, frame);
       continue;
     }
-    try {
-      execute(instruction, frame);
-    } catch (...) {
-      spoil(instruction, current_error(instruction), frame.errors);
-    }
+    try_to_execute(instruction, frame);
   }
 }
 
 // An instruction that depends on what failed does not run, except that memory
 // which was to be written goes its way, and that a kernel may know what does not depend on it.
 void TorchScriptComputation::run_spoiled(const Instruction& instruction, const OpError& error, Frame& frame) const {
-  if (!instruction.dependences.empty()) {
+  if (!instruction.outputs.empty()) {
     run_in_part(instruction, frame);
     return;
   }
@@ -473,17 +487,17 @@ void TorchScriptComputation::run_in_part(const Instruction& instruction, Frame& 
       frame.registers[read.index] = c10::IValue();
     }
   }
-  execute(instruction, frame);
+  try_to_execute(instruction, frame);
   for (size_t i = 0; i < instruction.reads.size(); ++i) {
     if (instruction.reads[i].kind == Read::Kind::kCopy) {
       frame.registers[instruction.reads[i].index] = inputs[i];
     }
   }
-  for (size_t i = 0; i < instruction.dependences.size(); ++i) {
-    const auto& [among, old] = instruction.dependences[i];
+  for (size_t i = 0; i < instruction.outputs.size(); ++i) {
     const uint32_t output = instruction.first_output + i;
-    frame.errors[output] = find_error(instruction, frame.errors, among);
-    if (frame.errors[output].error) {
+    if (const OpError error = find_error(instruction, frame.errors, instruction.outputs[i].inputs); error.error) {
+      const int64_t old = instruction.outputs[i].old;
+      frame.errors[output] = error;
       frame.registers[output] = old < 0 ? c10::IValue() : inputs[old];
     }
   }
@@ -512,14 +526,18 @@ TorchScriptComputation::OpError TorchScriptComputation::find_error(
   return {};
 }
 
-TorchScriptComputation::OpError TorchScriptComputation::current_error(const Instruction& instruction) const {
+TorchScriptComputation::OpError TorchScriptComputation::describe_error(
+    const std::exception_ptr& error,
+    NodeId node,
+    const torch::jit::Node* call,
+    const char* name) {
   try {
-    throw;
-  } catch (c10::Error& error) {
-    error.add_context(describe_call(instruction.call, instruction.call_name));
-    return {std::current_exception(), instruction.node};
+    std::rethrow_exception(error);
+  } catch (c10::Error& described) {
+    described.add_context(describe_call(call, name));
+    return {std::current_exception(), node};
   } catch (...) {
-    return {std::current_exception(), instruction.node};
+    return {error, node};
   }
 }
 

@@ -70,7 +70,7 @@ class TorchScriptComputation final : public Computation {
     c10::SmallVector<const Geometry*, 2> promised;
     uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
     c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
-    std::vector<Dependence> dependences;  // see Kernel
+    std::vector<OutputInfo> outputs; // see Kernel
     bool hands_on_memory = false;
     float work = 0;                         // see light_work()
     NodeId node = 0;                        // of the trace, that it belongs to
@@ -95,7 +95,10 @@ class TorchScriptComputation final : public Computation {
   ComputationResult run_and_verify(ComputationInputs inputs) const;
   Errors leaf_errors(const ComputationInputs& inputs) const;
   Registers load(ComputationInputs inputs) const;
+  // Notes errors.
+  void try_to_execute(const Instruction& instruction, Frame& frame) const;
   void execute(const Instruction& instruction, Frame& frame) const;
+  void take_results(const Instruction& instruction, Frame& frame) const;
   static bool add_destination(const Instruction& instruction, c10::Stack& stack);
   static void choose_threads(const Instruction& instruction, Frame& frame);
   void execute_timed(const Instruction& instruction, Frame& frame) const;
@@ -108,7 +111,8 @@ class TorchScriptComputation final : public Computation {
   void spoil(const Instruction& instruction, const OpError& error, Errors& errors) const;
   // Of the inputs, or of some.
   OpError find_error(const Instruction& instruction, const Errors& errors, const std::vector<bool>& among = {}) const;
-  OpError current_error(const Instruction& instruction) const;
+  static OpError
+  describe_error(const std::exception_ptr& error, NodeId node, const torch::jit::Node* call, const char* name);
   ComputationResult collect(Frame& frame) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;

@@ -30,6 +30,8 @@ class PointwiseGroup {
     return nodes_;
   }
   bool contains(const GraphNode* node) const;
+  // Its place among the nodes.
+  size_t index_of(const GraphNode* node) const;
   // Whether it reads the value from elsewhere.
   bool reads(GraphValue value) const;
 
@@ -72,7 +74,6 @@ class PointwiseGroup {
   bool rounds_by_place(const Step& step) const;
   std::optional<Source> read(const GraphUse& operand);
   bool add_number(uint32_t scalar, bool is_own, Step& step);
-  size_t index_of(const GraphNode* node) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;
   c10::SmallVector<size_t, 64> last_reads() const;

@@ -135,7 +135,7 @@ TEST_F(MakeSignatureTest, OtherResultsHaveNone) {
 // ---- hash ----
 
 TEST_F(MakeSignatureTest, HashIsOfTheIdentityAndTheOutputs) {
-  const auto signature = make_add(on_meta({2, 3}));
+  const auto signature = make_add(on_meta({2, 3}), 2);
   EXPECT_EQ(signature->hash, make_add(on_meta({2, 3}), 1000)->hash) << "numbers are inputs";
   EXPECT_NE(signature->hash, make_add(on_meta({3, 2}).t())->hash);
   EXPECT_NE(signature->hash, make("aten::sub", "Tensor", {x, y, 1}, {on_meta({2, 3})})->hash);

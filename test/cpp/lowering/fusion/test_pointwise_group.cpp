@@ -36,7 +36,7 @@ TEST_F(PointwiseGroups, AreProgramsOfInputsOutputsAndTemporaries) {
   EXPECT_EQ(
       add_all(
           "%3 = aten::mul.Tensor(%0, %1)  # Float[4, 8] strides=[8, 1]\n"
-          "%4 = aten::add.Tensor(%3, %2, 0.5)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::add.Tensor(%3, %2, 1)  # Float[4, 8] strides=[8, 1]\n"
           "%5 = aten::neg(%4)  # Float[4, 8] strides=[8, 1]\n"
           "%6 = aten::mul.Tensor(%5, %4)  # Float[4, 8] strides=[8, 1]\n"
           "return %6, %4\n"),
