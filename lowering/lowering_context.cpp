@@ -98,7 +98,7 @@ LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
 }
 
 LoweredGraph LoweringContext::lower() && {
-  const std::vector<Step> steps = make_schedule(graph_, enabled_grouping());
+  const std::vector<Step> steps = schedule();
   const bool may_group = is_pass_enabled("foreach_groups");
   for (size_t i = 0; i < steps.size();) {
     const size_t num_grouped = may_group ? lower_foreach(c10::ArrayRef<Step>(steps).slice(i)) : 0;
@@ -111,6 +111,17 @@ LoweredGraph LoweringContext::lower() && {
     lowered_.graph->registerOutput(result_of(graph_.root(i)));
   }
   return std::move(lowered_);
+}
+
+std::vector<Step> LoweringContext::schedule() {
+  static Timer& time = timer("PassTime/fusion");
+  static Counter& changed = counter("PassChanged/fusion");
+  const TimerScope scope(time);
+  std::vector<Step> steps = make_schedule(graph_, enabled_grouping());
+  const bool has_group =
+      std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.group != nullptr; });
+  changed.add(has_group ? 1 : 0);
+  return steps;
 }
 
 void LoweringContext::add_inputs() {

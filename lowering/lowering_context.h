@@ -35,6 +35,7 @@ class LoweringContext {
   using Owned = std::vector<std::pair<GraphValue, torch::jit::Value*>>;
   using Nodes = std::vector<GraphNode*>;
 
+  std::vector<Step> schedule();
   void add_inputs();
   void lower_node(GraphNode& node);
   void lower_empty(GraphNode& node);

@@ -19,6 +19,8 @@ using JitNode = torch::jit::Node;
 
 struct Names {
   const c10::Symbol program = c10::Symbol::attr("program");
+  const c10::Symbol layout = c10::Symbol::attr("layout");
+  const c10::Symbol dtypes = c10::Symbol::attr("dtypes");
   const c10::Symbol places = c10::Symbol::attr("places");
   const c10::Symbol depends = c10::Symbol::attr("depends");
   const c10::Symbol old = c10::Symbol::attr("old");
@@ -61,19 +63,25 @@ kernels::Program program_of(const JitNode& node) {
   return std::move(*program);
 }
 
-Geometry layout_of(const torch::jit::Value& value) {
-  auto layout = geometry_of(*value.type());
-  TORCH_CHECK(layout, "the type of %", value.debugName(), " does not say how it lies");
-  return std::move(*layout);
+std::vector<Geometry> outputs_of(const JitNode& node) {
+  const Lists layout = parse_lists(node.s(names().layout), 2);
+  const Lists dtypes = parse_lists(node.s(names().dtypes), 1);
+  std::vector<Geometry> outputs;
+  for (const int64_t dtype : dtypes[0]) {
+    Geometry& output = outputs.emplace_back();
+    output.dtype = static_cast<c10::ScalarType>(dtype);
+    output.sizes = c10::DimVector(layout[0].begin(), layout[0].end());
+    output.strides = c10::DimVector(layout[1].begin(), layout[1].end());
+  }
+  return outputs;
 }
 
-kernels::PointwiseSpace space_of(const JitNode& node, const kernels::Program& program) {
+kernels::PointwiseSpace space_of(const JitNode& node, const Geometry& result) {
   std::vector<kernels::PointwiseSpace::Input> inputs;
-  for (const auto& place : parse_lists(node.s(names().places), program.num_memory - node.outputs().size())) {
+  for (const auto& place : parse_lists(node.s(names().places), program_of(node).num_memory - node.outputs().size())) {
     inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
-  const Geometry results = layout_of(*node.output(0));
-  return {results.sizes, results.strides, inputs};
+  return {result.sizes, result.strides, inputs};
 }
 
 double to_double(const c10::IValue& number) {
@@ -92,16 +100,19 @@ struct PointwiseKernel::Call {
 };
 
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
-    : program_(program_of(node)), space_(space_of(node, program_)), infos_(num_outputs()), donors_(num_outputs()) {
+    : program_(program_of(node)),
+      outputs_(outputs_of(node)),
+      space_(space_of(node, outputs_.at(0))),
+      infos_(num_outputs()),
+      donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
-    inputs_.push_back(layout_of(*node.input(i)));
+    inputs_.push_back(geometry_of(*node.input(i)->type()));
   }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
   const Lists makers = parse_lists(node.s(names().made_by), num_outputs());
   const std::vector<std::string> ops = ops_of(node);
   for (size_t i = 0; i < num_outputs(); ++i) {
-    outputs_.push_back(layout_of(*node.output(i)));
     infos_[i].inputs.resize(space_.num_inputs());
     for (const int64_t input : depends[i]) {
       infos_[i].inputs.at(input) = true;
@@ -181,11 +192,12 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
     if (value.isTensor() && value.toTensor().defined()) {
       at::Tensor tensor = std::move(value).toTensor();
       // Numbers may be of another dtype than the type says.
-      call.inputs.push_back(tensor.dim() == 0 ? std::move(tensor) : ensure_layout(tensor, inputs_[i]));
+      const bool is_sure = tensor.dim() == 0 || !inputs_[i];
+      call.inputs.push_back(is_sure ? std::move(tensor) : ensure_layout(tensor, *inputs_[i]));
     } else {
       call.is_missing.resize(num_inputs);
       call.is_missing[i] = true;
-      call.inputs.push_back(empty(inputs_[i]).zero_());
+      call.inputs.push_back(empty(*inputs_[i]).zero_());
     }
     const at::Tensor& input = call.inputs.back();
     call.memory.push_back({const_cast<void*>(input.const_data_ptr()), input.scalar_type()});
@@ -236,12 +248,17 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group) {
   Lists depends;
   Lists olds;
   Lists makers;
+  std::vector<int64_t> dtypes;
   for (const auto& output : group.outputs()) {
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
+    dtypes.push_back(static_cast<int64_t>(output.value.layout().dtype));
     makers.push_back({output.value.node->id(), static_cast<int64_t>(group.index_of(output.value.node))});
   }
   node.s_(names().program, kernels::to_string(group.program()));
+  const Geometry& layout = group.layout();
+  node.s_(names().layout, c10::Join(" ", layout.sizes) + ";" + c10::Join(" ", layout.strides));
+  node.s_(names().dtypes, to_text({dtypes}));
   node.s_(names().places, to_text(places));
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));

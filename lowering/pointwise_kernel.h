@@ -8,20 +8,19 @@
 
 #include "kernels/pointwise.h"
 #include "lowering/fusion/pointwise_group.h"
-#include "lowering/resolve_kernel.h"
+#include "lowering/kernel.h"
 
 namespace lazyplug {
 
 // A pointwise tile program as graphs call it, with as many dimensions everywhere as the results have:
 //
-//   %c : Float(4, 8, strides=[8, 1]) =
-//     lazyplug::pointwise[program="f32 memory 3 ...", places="0 8 1;4 0 1", depends="0 1", old="0",
-//       made_by="2"](%a, %b, %n)
+//   %c : Float(4, 8, strides=[8, 1]) = lazyplug::pointwise[program="f32 memory 3 ...", layout="4 8;8 1", dtypes="6",
+//     places="0 8 1;4 0 1", depends="0 1", old="0", made_by="2 0", ops=["aten::add_.Tensor"]](%a, %b, %n)
 //
-// The inputs are the program's, then its numbers; the outputs are the program's. `places` says for each input where it
-// begins and the stride of each dimension; `depends` for each output on which inputs it depends; `old`, which input it
-// replaces, or -1; `made_by`, which node of the trace it is, and which of the `ops`. TorchScript knows the op as one of
-// any arguments.
+// The inputs are the program's, then its numbers; the outputs are the program's. `layout` and `dtypes` say how these
+// lie; `places` for each input where it begins and the stride of each dimension; `depends` for each output on which
+// inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
+// the `ops`. TorchScript knows the op as one of any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
@@ -48,9 +47,9 @@ class PointwiseKernel {
   }
 
   kernels::Program program_;
-  kernels::PointwiseSpace space_;
-  std::vector<Geometry> inputs_;
   std::vector<Geometry> outputs_;
+  kernels::PointwiseSpace space_;
+  std::vector<std::optional<Geometry>> inputs_; // as their types say
   std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };

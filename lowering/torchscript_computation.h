@@ -70,7 +70,7 @@ class TorchScriptComputation final : public Computation {
     c10::SmallVector<const Geometry*, 2> promised;
     uint32_t first_fresh = 0;             // which output of the trace's node the first of these is
     c10::SmallVector<uint32_t, 2> writes; // registers that hold what it is to write
-    std::vector<OutputInfo> outputs; // see Kernel
+    std::vector<OutputInfo> outputs;      // see Kernel
     bool hands_on_memory = false;
     float work = 0;                         // see light_work()
     NodeId node = 0;                        // of the trace, that it belongs to

@@ -35,20 +35,6 @@ c10::ScalarType compared_dtype(const Signature& signature) {
   return result;
 }
 
-// An argument that a character of PointwiseOp::args stands for.
-bool is_kind(char arg, ArgBinding::Kind kind) {
-  switch (arg) {
-    case 't':
-    case '.':
-      return kind == ArgBinding::Kind::kOperand;
-    case 'n':
-    case 's':
-      return kind == ArgBinding::Kind::kScalar;
-    default:
-      return kind == ArgBinding::Kind::kConstant;
-  }
-}
-
 // Anew, or in place of all of its first operand.
 bool makes_one_value(const GraphNode& node) {
   const Signature& signature = *node.signature();
@@ -100,8 +86,8 @@ bool PointwiseGroup::add(GraphNode& node) {
 
 bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  const bool is_mask_other = op.opcode == Opcode::kWhere && signature.operands[0].dtype != c10::ScalarType::Bool;
-  if (signature.args.size() != std::strlen(op.args) || is_mask_other || !has_layout(node, op)) {
+  const bool has_odd_mask = op.opcode == Opcode::kWhere && signature.operands[0].dtype != c10::ScalarType::Bool;
+  if (signature.args.size() != std::strlen(op.args) || has_odd_mask || !has_layout(node, op)) {
     return false;
   }
   Step step{op.opcode, {}, {}};
@@ -109,16 +95,11 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
     const auto kind = signature.args[i].kind;
-    if (!is_kind(op.args[i], kind)) {
-      return false;
-    }
-    if (kind == ArgBinding::Kind::kOperand) {
-      const auto source = read(node.operand(operand++));
-      if (!source) {
-        return false;
-      }
-      op.args[i] == 't' ? step.sources.push_back(*source) : step.unread.push_back(*source);
-    } else if (kind == ArgBinding::Kind::kScalar && !add_number(node.scalars()[scalar++], op.args[i] == 's', step)) {
+    const bool is_bound = kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
+                          : kind == ArgBinding::Kind::kScalar
+                              ? add_number(node.scalars()[scalar++], op.args[i], step)
+                              : op.args[i] == '-' && kind == ArgBinding::Kind::kConstant;
+    if (!is_bound) {
       return false;
     }
   }
@@ -129,6 +110,31 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
     return false;
   }
   steps_.push_back(std::move(step));
+  return true;
+}
+
+bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
+  const auto source = arg == 't' || arg == '.' ? find_source(operand) : std::nullopt;
+  if (source) {
+    arg == 't' ? step.sources.push_back(*source) : step.unread.push_back(*source);
+  }
+  return source.has_value();
+}
+
+// The step's own number, or its next input, which another step makes.
+bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
+  const auto place = static_cast<uint8_t>(numbers_.size());
+  const bool is_expected = arg == 'n' || arg == 's';
+  if (!is_expected || !is_real(graph_->scalars()[scalar]) || place == std::numeric_limits<uint8_t>::max()) {
+    return false;
+  }
+  numbers_.push_back(scalar);
+  if (arg == 's') {
+    step.number = place;
+  } else {
+    step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
+    steps_.push_back({Opcode::kNumber, {}, {}, place});
+  }
   return true;
 }
 
@@ -172,7 +178,7 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   return dtype == layout_.dtype && result.sizes == layout_.sizes && result.strides == layout_.strides;
 }
 
-std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& operand) {
+std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse& operand) {
   const GraphValue value = operand.value();
   if (!value.defined()) {
     return std::nullopt;
@@ -192,22 +198,6 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::read(const GraphUse& opera
   }
   inputs_.push_back({value, seen.offset, *strides});
   return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
-}
-
-// The step's own number, or its next input, which another step makes.
-bool PointwiseGroup::add_number(uint32_t scalar, bool is_own, Step& step) {
-  const auto place = static_cast<uint8_t>(numbers_.size());
-  if (!is_real(graph_->scalars()[scalar]) || numbers_.size() == std::numeric_limits<uint8_t>::max()) {
-    return false;
-  }
-  numbers_.push_back(scalar);
-  if (is_own) {
-    step.number = place;
-  } else {
-    step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
-    steps_.push_back({Opcode::kNumber, {}, {}, place});
-  }
-  return true;
 }
 
 size_t PointwiseGroup::index_of(const GraphNode* node) const {
@@ -274,8 +264,8 @@ std::optional<uint32_t> PointwiseGroup::written_input(const GraphNode& node) con
 }
 
 // By step: the last one that reads what it makes.
-c10::SmallVector<size_t, 64> PointwiseGroup::last_reads() const {
-  c10::SmallVector<size_t, 64> result(steps_.size(), 0);
+std::vector<size_t> PointwiseGroup::last_reads() const {
+  std::vector<size_t> result(steps_.size(), 0);
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const Source& source : steps_[i].sources) {
       if (!source.is_input) {
@@ -286,40 +276,49 @@ c10::SmallVector<size_t, 64> PointwiseGroup::last_reads() const {
   return result;
 }
 
+// By step: where it puts what it makes, slots after `first_free` as long as somebody needs it.
+std::vector<kernels::Slot> PointwiseGroup::place_results(size_t first_free, const std::vector<Output>& outputs) const {
+  std::vector<std::optional<kernels::Slot>> slots(steps_.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    slots[step_of_[index_of(outputs[i].value.node)]] = static_cast<kernels::Slot>(inputs_.size() + i);
+  }
+  const auto last_read = last_reads();
+  auto next = static_cast<kernels::Slot>(first_free);
+  std::vector<kernels::Slot> free;
+  std::vector<kernels::Slot> result;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (const auto [is_input, index] : steps_[i].sources) {
+      const bool is_over = !is_input && last_read[index] == i && *slots[index] >= first_free;
+      if (is_over && std::find(free.begin(), free.end(), *slots[index]) == free.end()) { // not twice
+        free.push_back(*slots[index]);
+      }
+    }
+    if (!slots[i]) {
+      slots[i] = free.empty() ? next++ : free.back();
+      free.resize(free.empty() ? 0 : free.size() - 1);
+    }
+    result.push_back(*slots[i]);
+  }
+  return result;
+}
+
 kernels::Program PointwiseGroup::program() const {
   const std::vector<Output> outputs = this->outputs();
-  const auto last_read = last_reads();
   kernels::Program program;
   program.dtype = layout_.dtype;
   program.num_memory = static_cast<uint8_t>(inputs_.size() + outputs.size());
   program.num_slots = program.num_memory;
   program.num_numbers = static_cast<uint8_t>(numbers_.size());
-  std::vector<std::optional<kernels::Slot>> slots(steps_.size()); // of what each step makes
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    slots[step_of_[index_of(outputs[i].value.node)]] = static_cast<kernels::Slot>(inputs_.size() + i);
-  }
-  std::vector<kernels::Slot> free;
+  const auto slots = place_results(program.num_memory, outputs);
   for (size_t i = 0; i < steps_.size(); ++i) {
-    kernels::Instruction instruction{steps_[i].opcode, 0};
+    kernels::Instruction& instruction =
+        program.instructions.emplace_back(kernels::Instruction{steps_[i].opcode, slots[i]});
     instruction.number = steps_[i].number;
     for (size_t j = 0; j < steps_[i].sources.size(); ++j) {
       const auto [is_input, index] = steps_[i].sources[j];
-      instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : *slots[index];
-      // Not the slot of a result, and not twice.
-      const bool is_last = !is_input && last_read[index] == i && *slots[index] >= program.num_memory;
-      if (is_last && std::find(free.begin(), free.end(), *slots[index]) == free.end()) {
-        free.push_back(*slots[index]);
-      }
+      instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : slots[index];
     }
-    if (!slots[i]) {
-      if (free.empty()) {
-        free.push_back(program.num_slots++);
-      }
-      slots[i] = free.back();
-      free.pop_back();
-    }
-    instruction.out = *slots[i];
-    program.instructions.push_back(instruction);
+    program.num_slots = std::max<uint8_t>(program.num_slots, slots[i] + 1);
   }
   return program;
 }

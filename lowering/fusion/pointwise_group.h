@@ -72,11 +72,14 @@ class PointwiseGroup {
   bool add_call(GraphNode& node, const PointwiseOp& op);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
   bool rounds_by_place(const Step& step) const;
-  std::optional<Source> read(const GraphUse& operand);
-  bool add_number(uint32_t scalar, bool is_own, Step& step);
+  // `arg` is a character of PointwiseOp::args.
+  bool add_source(const GraphUse& operand, char arg, Step& step);
+  bool add_number(uint32_t scalar, char arg, Step& step);
+  std::optional<Source> find_source(const GraphUse& operand);
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;
-  c10::SmallVector<size_t, 64> last_reads() const;
+  std::vector<size_t> last_reads() const;
+  std::vector<kernels::Slot> place_results(size_t first_free, const std::vector<Output>& outputs) const;
 
   const Graph* graph_;
   Geometry layout_;

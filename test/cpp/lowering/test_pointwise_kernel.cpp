@@ -10,7 +10,7 @@ namespace {
 
 const std::string kText = R"(
 graph(%a : Float(2, 3, strides=[3, 1]), %b : Float(3, strides=[1]), %n : float):
-  %c : Float(2, 3, strides=[3, 1]), %d : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[program="f32 memory 4 slots 4 numbers 1 2 = mul 0 1 ; 3 = add 0 0 0 ;", places="0 3 1;0 0 1", depends="0 1;0", old="0;-1", made_by="7 0;8 1", ops=["aten::mul_.Tensor", "aten::add.Tensor"]](%a, %b, %n)
+  %c : Float(2, 3, strides=[3, 1]), %d : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[program="f32 memory 4 slots 4 numbers 1 2 = mul 0 1 ; 3 = add 0 0 0 ;", layout="2 3;3 1", dtypes="6 6", places="0 3 1;0 0 1", depends="0 1;0", old="0;-1", made_by="7 0;8 1", ops=["aten::mul_.Tensor", "aten::add.Tensor"]](%a, %b, %n)
   return (%c, %d)
 )";
 
