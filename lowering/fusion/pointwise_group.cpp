@@ -167,7 +167,9 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   }
   const Geometry& result = node.layout_of(0);
   const c10::ScalarType dtype = op.kind == PointwiseOp::Kind::kCompares ? compared_dtype(signature) : result.dtype;
-  if (result.offset != 0 || result.has_bits()) {
+  // Comparisons in place make numbers of their operand's dtype.
+  const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
+  if (result.offset != 0 || result.has_bits() || !is_storable) {
     return false;
   }
   if (nodes_.empty()) {
