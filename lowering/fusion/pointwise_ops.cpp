@@ -28,7 +28,6 @@ constexpr PointwiseOp kOps[] = {
     {"aten::div", "Scalar", Opcode::kDiv, "tn"},
     {"aten::addcmul", "", Opcode::kAddcmul, "ttts"},
     {"aten::addcdiv", "", Opcode::kAddcdiv, "ttts"},
-    {"aten::lerp", "Scalar", Opcode::kLerp, "tts"},
     {"aten::relu", "", Opcode::kRelu, "t"},
     {"aten::rsqrt", "", Opcode::kRsqrt, "t"},
     {"aten::sigmoid_backward", "", Opcode::kSigmoidBackward, "tt"},

@@ -12,6 +12,7 @@ TEST(PointwiseOps, AreKnownByTheirOverload) {
   EXPECT_EQ(find_pointwise_op(find_op("aten::gt.Scalar"))->kind, PointwiseOp::Kind::kCompares);
   EXPECT_EQ(find_pointwise_op(find_op("aten::add.out")), nullptr);
   EXPECT_EQ(find_pointwise_op(find_op("aten::sigmoid_")), nullptr);
+  EXPECT_EQ(find_pointwise_op(find_op("aten::lerp.Scalar")), nullptr) << "the CPU's zeros depend on the place";
   EXPECT_EQ(find_pointwise_op(find_op("aten::mm")), nullptr);
 }
 
@@ -31,7 +32,6 @@ TEST(PointwiseOps, SayWhatEachArgumentIs) {
         "aten::add.Scalar",
         "aten::rsub.Scalar",
         "aten::addcmul",
-        "aten::lerp.Scalar",
         "aten::where.self",
         "aten::threshold_backward",
         "aten::tanh_backward",
