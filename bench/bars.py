@@ -139,7 +139,7 @@ def first(row, other):
 
 
 def peak(row, other):
-    return row.peak_mb and other.peak_mb and row.peak_mb / other.peak_mb
+    return row.peak_mb / other.peak_mb if row.peak_mb and other.peak_mb else None
 
 
 FIGURES = {"speed": speed, "time": time, "first": first, "peak": peak, "cpu": lambda row, other: row.cpu / other.cpu}
