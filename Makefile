@@ -3,7 +3,7 @@
 #   make test       GoogleTest and pytest
 #   make smoke      the ten-second subset of pytest, on what is built now
 #   make conformance  every op of PyTorch's database, as on the CPU; CONFORMANCE='--dtypes float32' and such
-#   make bench      eager against the lazy device, in processes of their own; BENCH='GPT-2|DQN' chooses cases
+#   make bench      the lazy device against eager and other peers, in processes of their own; BENCH='GPT-2|DQN' chooses cases
 #   make fmt        format the sources in place
 #   make lint       layering, a test for every source, formatting, Python lint and types; make tidy adds clang-tidy
 #   make sanitize   GoogleTest and random programs of threads under address, undefined-behaviour and thread sanitizers
@@ -120,9 +120,8 @@ fuzz:
 	cd test && nice $(abspath $(BIN))/python -m fuzz -n $(N) --seed $(SEED) --save ../build/fuzz $(FUZZ)
 .PHONY: fuzz
 
-# Options of the runner, and more contestants: CONTEST='--threads 1 --rounds 5 eager lazy compile'.
+# Without BENCH, op cases and models; CONTEST has options of the runner, such as --threads 1 --rounds 3 eager lazy.
 BENCH ?=
-bench: build $(VENV)/installed-test
-	$(BIN)/python bench/models.py --filter '$(BENCH)' $(CONTEST)
-	$(BIN)/python bench/programs.py --filter '$(BENCH)' $(CONTEST)
+bench: build $(VENV)/installed-bench
+	$(BIN)/python bench/contest.py --filter '$(BENCH)' --json build/bench.json --plot build/bench.png $(CONTEST)
 .PHONY: bench

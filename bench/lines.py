@@ -5,12 +5,7 @@ import itertools
 import torch
 from models import Decoder
 from registry import add, case
-
-
-def waiter(device):
-    """Returns when what was asked for is computed."""
-    return torch.lazy.synchronize if device == "lazy" else lambda: None
-
+from waiting import waiter
 
 # Recording -----------------------------------------------------------------------------------------------------------
 
@@ -93,12 +88,12 @@ for title, power in (("4 K", 12), ("64 K", 16), ("1 M", 20), ("16 M", 24)):
 
 @case("20 cheap ops on 1 M floats", warm_up=20)
 def cheap_ops(device):
-    a, wait = torch.randn(2**20).to(device), waiter(device)
+    a, wait = torch.rand(2**20).to(device), waiter(device)
 
     def step():
         x = a
-        for _ in range(5):
-            x = ((x * 0.5) + a).clamp(-3, 3) - 0.1
+        for _ in range(4):
+            x = torch.where(x > 0.5, x * 0.5, (x + a).sqrt())
         wait()
         return x
 
@@ -111,12 +106,22 @@ def softmax_gelu_sum(device):
     return lambda: torch.nn.functional.gelu(a.softmax(-1)).sum().item()
 
 
-@case("AdamW over 70 small tensors")
-def many_small_parameters(device):
-    parameters = [torch.randn(16 + n).to(device).requires_grad_() for n in range(70)]
+def adamw_step(sizes, device):
+    """Of parameters whose gradients stay. The CPU would loop unless told to use foreach."""
+    parameters = [torch.randn(size).to(device).requires_grad_() for size in sizes]
     for parameter in parameters:
         parameter.grad = torch.randn(parameter.shape).to(device)
-    return torch.optim.AdamW(parameters).step
+    return torch.optim.AdamW(parameters, foreach=True).step
+
+
+@case("AdamW over 70 small tensors", rivals=("fused",))
+def many_small_parameters(device):
+    return adamw_step(range(16, 86), device)
+
+
+@case("AdamW over 10 M parameters in 150 tensors", warm_up=12, rivals=("fused",))
+def many_parameters(device):
+    return adamw_step([66_667] * 150, device)
 
 
 # Sizes that change ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""Models, whose training and inference is compared with eager, and single lines (`steps.py`, `lines.py`).
-
-    python bench/models.py --filter 'MLP|GPT-2' --threads 1
-    python bench/models.py eager lazy compile --filter training
+"""Models, whose training and inference is compared with eager (`steps.py`).
 
 Weights are random; nothing is downloaded. The transformers are used by the tests, too.
 """
@@ -10,7 +7,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import contest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -245,7 +241,3 @@ def build(title):
     make, shape = NETWORKS[title]
     torch.manual_seed(0)
     return Classifier(make()), {"inputs": torch.randn(shape), "labels": torch.randint(CLASSES, shape[:1])}
-
-
-if __name__ == "__main__":
-    sys.exit(contest.main(["steps", "lines"], __doc__))

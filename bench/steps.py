@@ -47,6 +47,9 @@ def register():
         registry.add(f"{title}, training", functools.partial(training, title, True), warm_up=warm_up)
         if title in UNREAD:
             registry.add(f"{title}, training, never read", functools.partial(training, title, False), warm_up=warm_up)
+    for title in models.TITLES.values():
+        step = functools.partial(training, title, False)
+        registry.add(f"{title}, recording a training step", step, warm_up=12, host=True)
 
 
 register()

@@ -1,0 +1,83 @@
+"""What compilers fuse: a few ops each, on the activations of a small transformer."""
+
+import functools
+import inspect
+import math
+
+import torch
+import torch.nn.functional as F
+from registry import add
+from waiting import waiter
+
+ROWS, WIDTH = 256, 512
+SHAPES = dict.fromkeys(("x", "y", "cos", "sin"), (ROWS, WIDTH)) | {"row": (WIDTH,), "column": (ROWS, 1)}
+
+
+def repeated(function, device):
+    """A step that calls it with random operands, of the shapes that belong to their names."""
+    operands = [torch.randn(SHAPES[name]).to(device) for name in inspect.signature(function).parameters]
+    wait = waiter(device)
+
+    @torch.no_grad()
+    def step():
+        result = function(*operands)
+        wait()
+        return result
+
+    return step
+
+
+def kernel(name):
+    """Registers the function below it."""
+
+    def register(function):
+        add(f"{name} of {ROWS}x{WIDTH}", functools.partial(repeated, function))
+        return function
+
+    return register
+
+
+@kernel("residual + layer norm")
+def residual_layer_norm(x, y, row):
+    return F.layer_norm(x + y, (WIDTH,), row, row)
+
+
+@kernel("bias + GELU")
+def bias_gelu(x, row):
+    return F.gelu(x + row)
+
+
+@kernel("RMS norm")
+def rms_norm(x, row):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * row
+
+
+@kernel("rope")
+def rope(x, cos, sin):
+    left, right = x.chunk(2, -1)
+    return x * cos + torch.cat((-right, left), -1) * sin
+
+
+@kernel("tanh-GELU")
+def tanh_gelu(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+@kernel("SiLU * b")
+def silu_gate(x, y):
+    return F.silu(x) * y
+
+
+@kernel("layer norm backward")
+def layer_norm_backward(x, y, row, column):
+    return torch.ops.aten.native_layer_norm_backward(y, x, [WIDTH], column, column, row, row, [True] * 3)
+
+
+@kernel("softmax backward")
+def softmax_backward(x, y):
+    return torch.ops.aten._softmax_backward_data(y, x, -1, x.dtype)
+
+
+@kernel("GELU backward")
+def gelu_backward(x, y):
+    return torch.ops.aten.gelu_backward(y, x)
