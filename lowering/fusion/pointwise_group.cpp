@@ -162,7 +162,7 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
 // Whether the results lie as those of the group.
 bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  if (!makes_one_value(node) || !signature.on_cpu.empty()) {
+  if (!makes_one_value(node)) {
     return false;
   }
   const Geometry& result = node.layout_of(0);

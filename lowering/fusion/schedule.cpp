@@ -20,6 +20,9 @@ class Scheduler {
   }
 
   void add(GraphNode& node) {
+    if (node.is_call() && find_pointwise_op(node.op())) {
+      merge_before(node);
+    }
     if (!join(node) && !begin(node)) {
       close_before(node, nullptr);
       steps_.push_back({&node, nullptr});
@@ -49,6 +52,35 @@ class Scheduler {
       }
     }
     return false;
+  }
+
+  // Makes one of the groups that it reads from, if they fit.
+  void merge_before(const GraphNode& node) {
+    Group* first = nullptr;
+    for (size_t i = 0; i < open_.size(); ++i) {
+      if (!reads_from(node, *open_[i])) {
+        continue;
+      }
+      if (!first) {
+        first = open_[i].get();
+      } else if (merge(*first, *open_[i])) {
+        open_.erase(open_.begin() + static_cast<int64_t>(i--));
+      }
+    }
+  }
+
+  bool merge(Group& into, const Group& from) {
+    Group merged = into;
+    for (GraphNode* node : from.nodes()) {
+      if (!merged.add(*node)) {
+        return false;
+      }
+    }
+    into = std::move(merged);
+    for (const GraphNode* node : from.nodes()) {
+      group_of_[node->place()] = &into;
+    }
+    return true;
   }
 
   bool begin(GraphNode& node) {

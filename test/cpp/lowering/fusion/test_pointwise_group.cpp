@@ -130,10 +130,11 @@ TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
 
 TEST_F(PointwiseGroups, WhatComparesInAnotherDtypeThanItWritesIsRefused) {
   EXPECT_EQ(
-      add_all("%3 = device_data(3)  # Double[4, 8] strides=[8, 1]\n"
-              "%4 = aten::lt_.Tensor(%0, %3)  # Float[4, 8] strides=[8, 1]\n"
-              "%5 = aten::lt_.Tensor(%4, %1)  # Float[4, 8] strides=[8, 1]\n"
-              "return %5\n"),
+      add_all(
+          "%3 = device_data(3)  # Double[4, 8] strides=[8, 1]\n"
+          "%4 = aten::lt_.Tensor(%0, %3)  # Float[4, 8] strides=[8, 1]\n"
+          "%5 = aten::lt_.Tensor(%4, %1)  # Float[4, 8] strides=[8, 1]\n"
+          "return %5\n"),
       "01");
 }
 

@@ -74,6 +74,19 @@ TEST(Schedule, OfTwoGroupsThatMeetOneComesFirst) {
       "(3 5) (4 6) 7");
 }
 
+TEST(Schedule, TwoGroupsThatMeetAreOneIfTheyFit) {
+  EXPECT_EQ(
+      schedule(
+          "%2 = device_data(2)  # Float[65536] strides=[1]\n"
+          "%3 = device_data(3)  # Float[65536] strides=[1]\n"
+          "%4 = aten::neg(%2)  # Float[65536] strides=[1]\n"
+          "%5 = aten::abs(%3)  # Float[65536] strides=[1]\n"
+          "%6 = aten::neg(%5)  # Float[65536] strides=[1]\n"
+          "%7 = aten::mul.Tensor(%4, %6)  # Float[65536] strides=[1]\n"
+          "return %7\n"),
+      "(4 5 6 7)");
+}
+
 TEST(Schedule, CallsThatHaveNothingToDoWithEachOtherShareAGroupIfTheyAreSmall) {
   const auto text = [](const std::string& layout) {
     return "%2 = device_data(2)  # " + layout + "\n%3 = device_data(3)  # " + layout + "\n%4 = aten::neg(%2)  # " +

@@ -1,0 +1,154 @@
+"""Neighbouring pointwise ops share a kernel: the same bits as PyTorch's kernels, one by one, whatever is in a group."""
+
+import pytest
+import torch
+from helpers import DEVICE, work
+
+import torch_lazyplug
+from torch_lazyplug import config, ir_cache, metrics
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    torch_lazyplug.wait_device_ops()
+    ir_cache.reset()
+    metrics.reset()
+    yield
+    config.set("fusion", 1)
+
+
+def groups():
+    """How many groups have been compiled, of how many ops."""
+    return metrics.counter_value("FusedGroups") or 0, metrics.counter_value("FusedNodes") or 0
+
+
+def inputs(shape=(5, 33), dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(3)]
+
+
+def chain(a, b, c):
+    x = torch.where(a > b, a * 1.5 - c, -b)
+    x = (x + b[0]).relu() / (c.abs() + 1)
+    return x.sqrt() * (a != c)
+
+
+def on_device(function, *tensors):
+    return function(*(t.to(DEVICE) for t in tensors)).cpu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5, 33), (3, 4, 700), (2, 2), (300, 1000)])
+def test_a_chain_is_one_group(shape, dtype):
+    tensors = inputs(shape, dtype)
+    with work() as done:
+        actual = on_device(chain, *tensors)
+    assert torch.equal(actual, chain(*tensors))
+    assert groups() == (1, 13)
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+@pytest.mark.parametrize("fusion", [0, 1, 2])
+def test_groups_can_be_switched_off_and_tested_alone(fusion):
+    config.set("fusion", fusion)
+    a, b, _ = inputs()
+    assert torch.equal(on_device(lambda a, b: (a @ b.t() + 1).exp().neg(), a, b), (a @ b.t() + 1).exp().neg())
+    assert groups() == ((2, 2) if fusion == 2 else (0, 0))
+    assert torch.equal(on_device(lambda a, b: (a + b).neg(), a, b), (a + b).neg())
+    assert groups() == {0: (0, 0), 1: (1, 2), 2: (3, 4)}[fusion]
+
+
+def test_inputs_lie_and_promote_as_they_like():
+    a, _, _ = inputs((6, 8))
+
+    def program(a):
+        columns = a.t()[::2, 1:5]
+        integers = (a[:4, :4] * 3).to(torch.int64)
+        mask = integers > 1
+        return (columns * integers + a[0, :4]) * mask - integers / 3 + torch.tensor(2.5, device=a.device)
+
+    actual = program(a.to(DEVICE))
+    expected = program(a)
+    assert actual.stride() == expected.stride() and actual.dtype == expected.dtype
+    assert torch.equal(actual.cpu(), expected)
+    assert groups()[1] > 3
+
+
+def test_what_is_written_in_place_keeps_its_memory():
+    a, b, _ = inputs()
+    x, y = a.to(DEVICE), b.to(DEVICE)
+    for _ in range(3):
+        x.mul_(0.5).add_(y).clone()
+        torch_lazyplug.mark_step(wait=True)
+    address = x.data_ptr()
+    x.mul_(0.5).add_(y)
+    torch_lazyplug.mark_step(wait=True)
+    assert x.data_ptr() == address
+    for _ in range(4):
+        a.mul_(0.5).add_(b)
+    assert torch.equal(x.cpu(), a)
+    assert groups()[0] > 0
+
+
+def test_old_values_survive_writes():
+    a, b, _ = inputs()
+
+    def program(a, b):
+        x = a * 2
+        before = x + b
+        x.mul_(b)
+        after = x - before
+        x.zero_()
+        return torch.stack([before, after, x + b])
+
+    assert torch.equal(on_device(program, a, b), program(a, b))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_failed_input_spoils_what_depends_on_it(in_place):
+    good = torch.ones(2, 2).to(DEVICE)
+    target = torch.full((2, 2), 5.0).to(DEVICE)
+    torch_lazyplug.mark_step(wait=True)
+    bad = good.index_select(0, torch.tensor([0, 9]).to(DEVICE))
+    doubled = good * 2
+    spoiled = target.add_(bad) if in_place else target + bad
+    again = spoiled + doubled
+    other = doubled + good
+    assert torch.equal(other.cpu(), torch.full((2, 2), 3.0))
+    assert torch.equal(doubled.cpu(), torch.full((2, 2), 2.0))
+    with pytest.raises(IndexError, match="out of range"):
+        again.cpu()
+    if in_place:
+        assert torch.equal(target.cpu(), torch.full((2, 2), 5.0))  # as if the line had raised
+    else:
+        with pytest.raises(IndexError, match="out of range"):
+            spoiled.cpu()
+
+
+def test_training_has_the_same_bits_without_groups():
+    def train(fusion):
+        config.set("fusion", fusion)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 2)
+        )
+        model.to(DEVICE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, foreach=False)
+        x, y = torch.randn(8, 6).to(DEVICE), torch.randn(8, 2).to(DEVICE)
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            residual = model(x) - y
+            loss = (residual * residual / 2).mean() + 0.01 * sum((p * p).sum() for p in model.parameters())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses).cpu(), [p.detach().cpu() for p in model.parameters()]
+
+    losses, parameters = train(0)
+    assert groups() == (0, 0)
+    for fusion in (1, 2):
+        again, others = train(fusion)
+        assert torch.equal(again, losses)
+        assert all(torch.equal(a, b) for a, b in zip(others, parameters, strict=True))
+    assert groups()[0] > 0
