@@ -9,6 +9,7 @@
 #include <atomic>
 #include <sstream>
 
+#include "lowering/negated_numbers.h"
 #include "lowering/node_attributes.h"
 #include "lowering/runtime_ops.h"
 
@@ -103,6 +104,7 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
     : program_(program_of(node)),
       outputs_(outputs_of(node)),
       space_(space_of(node, outputs_.at(0))),
+      is_negated_(find_negated_numbers(program_)),
       infos_(num_outputs()),
       donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
@@ -203,7 +205,8 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
     call.memory.push_back({const_cast<void*>(input.const_data_ptr()), input.scalar_type()});
   }
   for (size_t i = 0; i < program_.num_numbers; ++i) {
-    call.numbers.push_back(to_double(first[static_cast<int64_t>(num_inputs + i)]));
+    const c10::IValue& number = first[static_cast<int64_t>(num_inputs + i)];
+    call.numbers.push_back(negatable(number, to_double(number), is_negated_[i]));
   }
   stack.erase(first, stack.end());
 }

@@ -50,6 +50,7 @@ class PointwiseKernel {
   std::vector<Geometry> outputs_;
   kernels::PointwiseSpace space_;
   std::vector<std::optional<Geometry>> inputs_; // as their types say
+  std::vector<bool> is_negated_;                // numbers
   std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };

@@ -5,6 +5,8 @@
 #include <c10/core/Scalar.h>
 #include <torch/library.h>
 
+#include "lowering/negated_numbers.h"
+
 namespace lazyplug {
 namespace {
 
@@ -43,7 +45,8 @@ TileKernel::TileKernel(kernels::Program program, size_t num_rows)
     : program_(std::move(program)),
       num_rows_(num_rows),
       is_written_(program_.num_slots),
-      is_checked_(program_.num_numbers) {
+      is_checked_(program_.num_numbers),
+      is_negated_(find_negated_numbers(program_)) {
   for (const kernels::Instruction& instruction : program_.instructions) {
     is_written_[instruction.out] = true;
     if (checks_number(instruction.opcode)) {
@@ -103,8 +106,9 @@ std::vector<double> TileKernel::read_numbers(const c10::IValue& numbers, const c
 
 // As the program's dtype has it.
 double TileKernel::read_number(const c10::IValue& number, size_t index) const {
-  return program_.dtype == c10::ScalarType::Float ? convert<float>(number, is_checked_[index])
-                                                  : convert<double>(number, is_checked_[index]);
+  const double value = program_.dtype == c10::ScalarType::Float ? convert<float>(number, is_checked_[index])
+                                                                : convert<double>(number, is_checked_[index]);
+  return negatable(number, value, is_negated_[index]);
 }
 
 namespace {

@@ -31,6 +31,7 @@ class TileKernel {
   size_t num_rows_;
   std::vector<bool> is_written_; // slots with memory
   std::vector<bool> is_checked_; // numbers
+  std::vector<bool> is_negated_;
 };
 
 } // namespace lazyplug

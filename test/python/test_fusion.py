@@ -125,6 +125,19 @@ def test_a_failed_input_spoils_what_depends_on_it(in_place):
             spoiled.cpu()
 
 
+@pytest.mark.parametrize("alpha", [0, 0.0, 2])
+def test_signs_of_zeros_are_those_of_the_cpu(alpha):
+    a, b = torch.tensor([1.0, -0.0, 0.0]), torch.tensor([-0.0, -0.0, 0.0])
+
+    def program(a, b):
+        difference = a.sub(b, alpha=alpha).neg()
+        lists = torch._foreach_sub([a, b], [b, a], alpha=alpha)
+        return torch.stack([difference, *lists, -a * 0, a - a])
+
+    actual = on_device(program, a, b)
+    assert torch.equal(actual.view(torch.int32), program(a, b).view(torch.int32))
+
+
 def test_training_has_the_same_bits_without_groups():
     def train(fusion):
         config.set("fusion", fusion)
