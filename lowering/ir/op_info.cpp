@@ -113,7 +113,7 @@ void OpInfo::call(c10::Stack& stack) const {
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();
-    const bool is_factor = argument.name() == "alpha";
+    const bool is_factor = argument.name() == "alpha" && !is_foreach_;
     args_.push_back(
         {argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out(), is_factor});
     writes_ |= args_.back().written;
