@@ -55,24 +55,39 @@ class Part {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
       }
     }
-    for (int64_t first = begin; first < end; first += tile_.size) {
-      const int64_t n = std::min(tile_.size, end - first);
-      for (size_t i = 0; i < space_.num_inputs(); ++i) {
-        read(i, first, n);
-      }
-      for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-        tile_.slots[i] = is_computed_in_place(i) ? static_cast<T*>(memory_[i].data) + first : tile_.own(i);
-      }
-      run_tile(program_, numbers_, n, tile_);
-      for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-        if (memory_[i].data && !is_computed_in_place(i)) {
-          kernels::loops<T>().store_bool(n, static_cast<bool*>(memory_[i].data) + first, tile_.own(i));
-        }
-      }
+    index_ = space_.index_of(begin);
+    for (int64_t first = begin; first < end;) {
+      const int64_t n = std::min(tile_size(), end - first);
+      run_tile(first, n);
+      first += n;
+      advance(index_, n);
     }
   }
 
  private:
+  // Long rows are not torn, so that inputs which are the same for each row are read where they are.
+  int64_t tile_size() const {
+    if (space_.sizes().size() < 2 || space_.sizes()[0] < kLongRow) {
+      return tile_.size;
+    }
+    return std::min(tile_.size, space_.sizes()[0] - index_[0]);
+  }
+
+  void run_tile(int64_t first, int64_t n) {
+    for (size_t i = 0; i < space_.num_inputs(); ++i) {
+      read(i, first, n);
+    }
+    for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
+      tile_.slots[i] = is_computed_in_place(i) ? static_cast<T*>(memory_[i].data) + first : tile_.own(i);
+    }
+    kernels::run_tile(program_, numbers_, n, tile_);
+    for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
+      if (memory_[i].data && !is_computed_in_place(i)) {
+        kernels::loops<T>().store_bool(n, static_cast<bool*>(memory_[i].data) + first, tile_.own(i));
+      }
+    }
+  }
+
   bool is_computed_in_place(size_t slot) const {
     return memory_[slot].data && memory_[slot].dtype == program_.dtype;
   }
@@ -86,52 +101,63 @@ class Part {
 
   void read(size_t slot, int64_t first, int64_t n) {
     const auto& input = space_.input(slot);
-    if (input.kind == Kind::kStrided) {
-      gather(slot, first, n);
-    } else if (input.kind == Kind::kLinear && is_computed_in_place(slot)) {
-      tile_.slots[slot] = static_cast<T*>(memory_[slot].data) + input.offset + first;
-    } else if (input.kind == Kind::kLinear) {
-      load(slot, n, input.offset + first, 1, tile_.own(slot));
+    if (input.kind == Kind::kLinear) {
+      read_run(slot, input.offset + first, n, 1);
+    } else if (input.kind == Kind::kStrided) {
+      const int64_t place = space_.place_of(input, index_);
+      if (index_[0] + n <= space_.sizes()[0]) {
+        read_run(slot, place, n, input.strides[0]);
+      } else {
+        gather(slot, place, n);
+      }
     }
   }
 
-  // The elements number `first` and so on of a strided input, a run along the innermost dimension at a time.
-  void gather(size_t slot, int64_t first, int64_t n) {
-    const auto& input = space_.input(slot);
-    const c10::IntArrayRef sizes = space_.sizes();
-    c10::DimVector index(sizes.size());
-    int64_t place = input.offset;
-    for (size_t dim = 0; dim < sizes.size(); ++dim) {
-      index[dim] = first % sizes[dim];
-      first /= sizes[dim];
-      place += index[dim] * input.strides[dim];
+  // Where they are, if they lie as the program wants them.
+  void read_run(size_t slot, int64_t place, int64_t n, int64_t stride) {
+    if (stride == 1 && is_computed_in_place(slot)) {
+      tile_.slots[slot] = static_cast<T*>(memory_[slot].data) + place;
+    } else {
+      tile_.slots[slot] = tile_.own(slot);
+      load(slot, n, place, stride, tile_.own(slot));
     }
+  }
+
+  // From the tile's first element on, a run along the innermost dimension at a time.
+  void gather(size_t slot, int64_t place, int64_t n) {
+    const auto& input = space_.input(slot);
+    c10::DimVector index = index_;
+    tile_.slots[slot] = tile_.own(slot);
     for (T* out = tile_.own(slot); n > 0;) {
-      const int64_t count = std::min(n, sizes[0] - index[0]);
+      const int64_t count = std::min(n, space_.sizes()[0] - index[0]);
       load(slot, count, place, input.strides[0], out);
       n -= count;
       out += count;
-      place += advance(index, count, input.strides);
+      advance(index, count);
+      place = space_.place_of(input, index);
     }
   }
 
-  // Returns how far that is.
-  int64_t advance(c10::DimVector& index, int64_t count, c10::IntArrayRef strides) {
-    int64_t distance = count * strides[0];
-    index[0] += count;
-    for (size_t dim = 0; dim + 1 < index.size() && index[dim] == space_.sizes()[dim]; ++dim) {
-      distance += strides[dim + 1] - index[dim] * strides[dim];
-      index[dim] = 0;
-      ++index[dim + 1];
+  void advance(c10::DimVector& index, int64_t count) const {
+    const c10::IntArrayRef sizes = space_.sizes();
+    for (size_t dim = 0; dim < index.size() && count > 0; ++dim) {
+      index[dim] += count;
+      if (index[dim] < sizes[dim] || dim + 1 == index.size()) {
+        return;
+      }
+      count = index[dim] / sizes[dim];
+      index[dim] -= count * sizes[dim];
     }
-    return distance;
   }
+
+  static constexpr int64_t kLongRow = 128;
 
   const Program& program_;
   const PointwiseSpace& space_;
   const c10::ArrayRef<Memory> memory_;
   const double* const numbers_;
   Tile<T> tile_;
+  c10::DimVector index_; // of the tile's first element
 };
 
 template <typename T>
@@ -167,6 +193,23 @@ PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   for (Map& map : inputs_) {
     map.kind = kind_of(sizes_, map.strides);
   }
+}
+
+c10::DimVector PointwiseSpace::index_of(int64_t element) const {
+  c10::DimVector index;
+  for (const int64_t size : sizes_) {
+    index.push_back(element % size);
+    element /= size;
+  }
+  return index;
+}
+
+int64_t PointwiseSpace::place_of(const Map& input, c10::IntArrayRef index) {
+  int64_t place = input.offset;
+  for (size_t dim = 0; dim < index.size(); ++dim) {
+    place += index[dim] * input.strides[dim];
+  }
+  return place;
 }
 
 // Makes one of two neighbouring dimensions along which all inputs step evenly.

@@ -52,6 +52,9 @@ class PointwiseSpace {
   c10::IntArrayRef sizes() const {
     return sizes_;
   }
+  // Of an element, counted in that order, in these dimensions; and where an input has it.
+  c10::DimVector index_of(int64_t element) const;
+  static int64_t place_of(const Map& input, c10::IntArrayRef index);
 
  private:
   void simplify();
