@@ -29,17 +29,21 @@ c10::DimVector dims_by_stride(c10::IntArrayRef sizes, c10::IntArrayRef strides) 
   return dims;
 }
 
-Kind kind_of(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  if (std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; })) {
+Kind kind_of(c10::IntArrayRef strides) {
+  if (strides.empty() || (strides.size() == 1 && strides[0] == 0)) {
     return Kind::kConstant;
   }
-  int64_t expected = 1;
-  bool is_linear = true;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    is_linear &= strides[dim] == expected;
-    expected *= sizes[dim];
+  return strides.size() == 1 && strides[0] == 1 ? Kind::kLinear : Kind::kStrided;
+}
+
+// Of an element, counted in the order of the outputs.
+int64_t place_of(const PointwiseSpace::Map& input, int64_t element) {
+  int64_t place = input.offset;
+  for (size_t dim = 0; dim < input.sizes.size(); ++dim) {
+    place += element % input.sizes[dim] * input.strides[dim];
+    element /= input.sizes[dim];
   }
-  return is_linear ? Kind::kLinear : Kind::kStrided;
+  return place;
 }
 
 // One thread's work.
@@ -55,22 +59,18 @@ class Part {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
       }
     }
-    index_ = space_.index_of(begin);
     for (int64_t first = begin; first < end;) {
-      const int64_t n = std::min(tile_size(), end - first);
+      const int64_t n = std::min(tile_size(first), end - first);
       run_tile(first, n);
       first += n;
-      advance(index_, n);
     }
   }
 
  private:
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
-  int64_t tile_size() const {
-    if (space_.sizes().size() < 2 || space_.sizes()[0] < kLongRow) {
-      return tile_.size;
-    }
-    return std::min(tile_.size, space_.sizes()[0] - index_[0]);
+  int64_t tile_size(int64_t first) const {
+    const int64_t row = space_.shortest_run();
+    return row < kLongRow ? tile_.size : std::min(tile_.size, row - first % row);
   }
 
   void run_tile(int64_t first, int64_t n) {
@@ -104,11 +104,11 @@ class Part {
     if (input.kind == Kind::kLinear) {
       read_run(slot, input.offset + first, n, 1);
     } else if (input.kind == Kind::kStrided) {
-      const int64_t place = space_.place_of(input, index_);
-      if (index_[0] + n <= space_.sizes()[0]) {
-        read_run(slot, place, n, input.strides[0]);
+      const int64_t in_run = first % input.sizes[0];
+      if (in_run + n <= input.sizes[0]) {
+        read_run(slot, place_of(input, first), n, input.strides[0]);
       } else {
-        gather(slot, place, n);
+        gather(slot, first, n);
       }
     }
   }
@@ -123,30 +123,16 @@ class Part {
     }
   }
 
-  // From the tile's first element on, a run along the innermost dimension at a time.
-  void gather(size_t slot, int64_t place, int64_t n) {
+  // Run by run.
+  void gather(size_t slot, int64_t first, int64_t n) {
     const auto& input = space_.input(slot);
-    c10::DimVector index = index_;
     tile_.slots[slot] = tile_.own(slot);
     for (T* out = tile_.own(slot); n > 0;) {
-      const int64_t count = std::min(n, space_.sizes()[0] - index[0]);
-      load(slot, count, place, input.strides[0], out);
+      const int64_t count = std::min(n, input.sizes[0] - first % input.sizes[0]);
+      load(slot, count, place_of(input, first), input.strides[0], out);
       n -= count;
       out += count;
-      advance(index, count);
-      place = space_.place_of(input, index);
-    }
-  }
-
-  void advance(c10::DimVector& index, int64_t count) const {
-    const c10::IntArrayRef sizes = space_.sizes();
-    for (size_t dim = 0; dim < index.size() && count > 0; ++dim) {
-      index[dim] += count;
-      if (index[dim] < sizes[dim] || dim + 1 == index.size()) {
-        return;
-      }
-      count = index[dim] / sizes[dim];
-      index[dim] -= count * sizes[dim];
+      first += count;
     }
   }
 
@@ -157,7 +143,6 @@ class Part {
   const c10::ArrayRef<Memory> memory_;
   const double* const numbers_;
   Tile<T> tile_;
-  c10::DimVector index_; // of the tile's first element
 };
 
 template <typename T>
@@ -177,62 +162,30 @@ bool can_read(c10::ScalarType dtype) {
   return memory_dtype(dtype) < std::size(kMemoryDtypes);
 }
 
-PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ArrayRef<Input> inputs) {
-  const c10::DimVector dims = dims_by_stride(sizes, strides);
-  for (const int64_t dim : dims) {
-    sizes_.push_back(sizes[dim]);
-    num_elements_ *= sizes[dim];
-  }
-  for (const Input& input : inputs) {
-    Map& map = inputs_.emplace_back(Map{Kind::kConstant, input.offset, {}});
-    for (const int64_t dim : dims) {
+PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input) {
+  PointwiseSpace::Map map{Kind::kConstant, input.offset, {}, {}};
+  for (const int64_t dim : dims_by_stride(sizes, strides)) {
+    // One with the dimension before, if the input steps evenly along both.
+    if (!map.sizes.empty() && input.strides[dim] == map.strides.back() * map.sizes.back()) {
+      map.sizes.back() *= sizes[dim];
+    } else {
+      map.sizes.push_back(sizes[dim]);
       map.strides.push_back(input.strides[dim]);
     }
   }
-  simplify();
-  for (Map& map : inputs_) {
-    map.kind = kind_of(sizes_, map.strides);
-  }
+  map.kind = kind_of(map.strides);
+  return map;
 }
 
-c10::DimVector PointwiseSpace::index_of(int64_t element) const {
-  c10::DimVector index;
-  for (const int64_t size : sizes_) {
-    index.push_back(element % size);
-    element /= size;
+PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ArrayRef<Input> inputs) {
+  for (const int64_t size : sizes) {
+    num_elements_ *= size;
   }
-  return index;
-}
-
-int64_t PointwiseSpace::place_of(const Map& input, c10::IntArrayRef index) {
-  int64_t place = input.offset;
-  for (size_t dim = 0; dim < index.size(); ++dim) {
-    place += index[dim] * input.strides[dim];
-  }
-  return place;
-}
-
-// Makes one of two neighbouring dimensions along which all inputs step evenly.
-void PointwiseSpace::simplify() {
-  size_t last = 0; // dimension that stays
-  for (size_t dim = 1; dim < sizes_.size(); ++dim) {
-    const bool is_even = std::all_of(inputs_.begin(), inputs_.end(), [&](const Map& map) {
-      return map.strides[dim] == map.strides[last] * sizes_[last];
-    });
-    if (is_even) {
-      sizes_[last] *= sizes_[dim];
-      continue;
+  for (const Input& input : inputs) {
+    const Map& map = inputs_.emplace_back(map_input(sizes, strides, input));
+    if (map.kind == Kind::kStrided) {
+      shortest_run_ = shortest_run_ == 0 ? map.run_length() : std::min(shortest_run_, map.run_length());
     }
-    ++last;
-    sizes_[last] = sizes_[dim];
-    for (Map& map : inputs_) {
-      map.strides[last] = map.strides[dim];
-    }
-  }
-  const size_t num_dims = std::min(last + 1, sizes_.size());
-  sizes_.resize(num_dims);
-  for (Map& map : inputs_) {
-    map.strides.resize(num_dims);
   }
 }
 

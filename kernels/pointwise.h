@@ -43,26 +43,30 @@ class PointwiseSpace {
   struct Map {
     Kind kind;
     int64_t offset;
-    c10::DimVector strides; // of sizes()
+    // The fewest dimensions that describe it, from the innermost.
+    c10::DimVector sizes;
+    c10::DimVector strides;
+
+    int64_t run_length() const {
+      return sizes.empty() ? 1 : sizes[0];
+    }
   };
   const Map& input(size_t index) const {
     return inputs_[index];
   }
-  // The fewest dimensions that describe all inputs, from the innermost.
-  c10::IntArrayRef sizes() const {
-    return sizes_;
+  // The shortest run of a strided input; 0 if there is none.
+  int64_t shortest_run() const {
+    return shortest_run_;
   }
-  // Of an element, counted in that order, in these dimensions; and where an input has it.
-  c10::DimVector index_of(int64_t element) const;
-  static int64_t place_of(const Map& input, c10::IntArrayRef index);
 
  private:
-  void simplify();
-
   int64_t num_elements_ = 1;
-  c10::DimVector sizes_;
+  int64_t shortest_run_ = 0;
   std::vector<Map> inputs_;
 };
+
+// How an input lies, as PointwiseSpace describes it.
+PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input);
 
 // Memory of a slot. What the program writes has its dtype, or is Bool; null: nobody wants it.
 struct Memory {

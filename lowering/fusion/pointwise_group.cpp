@@ -180,6 +180,14 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   return dtype == layout_.dtype && result.sizes == layout_.sizes && result.strides == layout_.strides;
 }
 
+// To gather a large input piece by piece takes longer than all that a group saves.
+bool PointwiseGroup::is_torn(const kernels::PointwiseSpace::Input& input) const {
+  constexpr int64_t kMinRun = 16;
+  constexpr int64_t kSmall = 128;
+  const auto map = kernels::map_input(layout_.sizes, layout_.strides, input);
+  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kMinRun && layout_.numel() > kSmall;
+}
+
 std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse& operand) {
   const GraphValue value = operand.value();
   if (!value.defined()) {
@@ -197,6 +205,9 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
     if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].strides == *strides) {
       return Source{true, i};
     }
+  }
+  if (is_torn({seen.offset, *strides})) {
+    return std::nullopt;
   }
   inputs_.push_back({value, seen.offset, *strides});
   return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/tile_program.h"
+#include "kernels/pointwise.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/ir/graph.h"
 
@@ -76,6 +76,7 @@ class PointwiseGroup {
   bool add_source(const GraphUse& operand, char arg, Step& step);
   bool add_number(uint32_t scalar, char arg, Step& step);
   std::optional<Source> find_source(const GraphUse& operand);
+  bool is_torn(const kernels::PointwiseSpace::Input& input) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;
   std::vector<size_t> last_reads() const;

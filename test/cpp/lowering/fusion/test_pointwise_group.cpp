@@ -153,6 +153,17 @@ TEST_F(PointwiseGroups, RefuseWhatTheCpuRoundsByPlace) {
       "10011101");
 }
 
+TEST_F(PointwiseGroups, RefuseLargeInputsInSmallPieces) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Float[64, 1, 3] strides=[3, 3, 1]\n"
+          "%4 = device_data(4)  # Float[64, 3] strides=[3, 1]\n"
+          "%5 = aten::neg(%3[Float[64, 64, 3] strides=[3, 0, 1]])  # Float[64, 64, 3] strides=[192, 3, 1]\n"
+          "%6 = aten::neg(%4[Float[64, 64, 3] strides=[0, 3, 1]])  # Float[64, 64, 3] strides=[192, 3, 1]\n"
+          "return %5, %6\n"),
+      "01");
+}
+
 TEST_F(PointwiseGroups, HaveRoomForSoManyNodes) {
   std::string text;
   std::string expected;
