@@ -180,12 +180,13 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   return dtype == layout_.dtype && result.sizes == layout_.sizes && result.strides == layout_.strides;
 }
 
-// To gather a large input piece by piece takes longer than all that a group saves.
+// To gather an input in many short pieces, each of which takes some 12 ns, takes longer than all that a group saves.
 bool PointwiseGroup::is_torn(const kernels::PointwiseSpace::Input& input) const {
-  constexpr int64_t kMinRun = 16;
-  constexpr int64_t kSmall = 128;
+  constexpr int64_t kLongRun = 64;
+  constexpr int64_t kFewRuns = 32;
   const auto map = kernels::map_input(layout_.sizes, layout_.strides, input);
-  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kMinRun && layout_.numel() > kSmall;
+  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kLongRun &&
+         layout_.numel() > kFewRuns * map.run_length();
 }
 
 std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse& operand) {
