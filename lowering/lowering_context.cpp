@@ -170,7 +170,7 @@ void LoweringContext::lower_call(GraphNode& node) {
 void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
   static Counter& groups = counter("FusedGroups");
   static Counter& nodes = counter("FusedNodes");
-  origin_ = group.nodes().front();
+  origin_ = group.nodes().back(); // it cannot run before that is recorded: cuts are planned by such times
   const auto outputs = group.outputs();
   std::vector<JitValue*> inputs;
   for (const auto& input : group.inputs()) {

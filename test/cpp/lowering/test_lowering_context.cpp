@@ -110,7 +110,7 @@ TEST_F(Lowering, NeighbouringPointwiseCallsAreOneNode) {
   EXPECT_NE(
       text_of(trace, result)
           .find(
-              "  %3 : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[origin=2, program=\"f32 memory 3 slots 4 "
+              "  %3 : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[origin=3, program=\"f32 memory 3 slots 4 "
               "numbers "
               "1 3 = add 0 1 0 ; 2 = relu 3 ;\", layout=\"2 3;3 1\", dtypes=\"6\", places=\"0 3 1;0 0 1\", depends=\"0 "
               "1\", old=\"-1\", made_by=\"3 1\", "
