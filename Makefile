@@ -15,7 +15,7 @@ SANITIZERS ?= address undefined thread
 BIN := $(VENV)/bin
 CMAKE = $(BIN)/cmake
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python)
-CPP_FILES = $(shell find common device lowering backend torch_lazyplug test bench -name '*.cpp' -o -name '*.h')
+CPP_FILES = $(shell find common device kernels lowering backend torch_lazyplug test bench tools -name '*.cpp' -o -name '*.h')
 
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export PIP_NO_INPUT = 1
