@@ -12,7 +12,7 @@ namespace {
 
 using Kind = PointwiseSpace::Kind;
 
-// Its place among those.
+// Its place among kMemoryDtypes.
 size_t memory_dtype(c10::ScalarType dtype) {
   return std::find(std::begin(kMemoryDtypes), std::end(kMemoryDtypes), dtype) - std::begin(kMemoryDtypes);
 }

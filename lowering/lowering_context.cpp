@@ -180,7 +180,7 @@ void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
     inputs.push_back(scalars_[number]);
   }
   auto* call = add_node(runtime_ops().pointwise, inputs, outputs.size());
-  set_pointwise(*call, group);
+  set_pointwise(*call, group, outputs);
   describe_group(*call, group.nodes());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const GraphValue value = outputs[i].value;

@@ -77,9 +77,9 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
   return outputs;
 }
 
-kernels::PointwiseSpace space_of(const JitNode& node, const Geometry& result) {
+kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs, const Geometry& result) {
   std::vector<kernels::PointwiseSpace::Input> inputs;
-  for (const auto& place : parse_lists(node.s(names().places), program_of(node).num_memory - node.outputs().size())) {
+  for (const auto& place : parse_lists(node.s(names().places), num_inputs)) {
     inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
   return {result.sizes, result.strides, inputs};
@@ -103,7 +103,7 @@ struct PointwiseKernel::Call {
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
     : program_(program_of(node)),
       outputs_(outputs_of(node)),
-      space_(space_of(node, outputs_.at(0))),
+      space_(space_of(node, program_.num_memory - outputs_.size(), outputs_.at(0))),
       is_negated_(find_negated_numbers(program_)),
       infos_(num_outputs()),
       donors_(num_outputs()) {
@@ -242,7 +242,7 @@ at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
   return {};
 }
 
-void set_pointwise(JitNode& node, const PointwiseGroup& group) {
+void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector<PointwiseGroup::Output>& outputs) {
   Lists places;
   for (const auto& input : group.inputs()) {
     places.push_back({input.offset});
@@ -252,13 +252,13 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group) {
   Lists olds;
   Lists makers;
   std::vector<int64_t> dtypes;
-  for (const auto& output : group.outputs()) {
+  for (const auto& output : outputs) {
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
     dtypes.push_back(static_cast<int64_t>(output.value.layout().dtype));
     makers.push_back({output.value.node->id(), static_cast<int64_t>(group.index_of(output.value.node))});
   }
-  node.s_(names().program, kernels::to_string(group.program()));
+  node.s_(names().program, kernels::to_string(group.program(outputs)));
   const Geometry& layout = group.layout();
   node.s_(names().layout, c10::Join(" ", layout.sizes) + ";" + c10::Join(" ", layout.strides));
   node.s_(names().dtypes, to_text({dtypes}));

@@ -55,7 +55,10 @@ class PointwiseKernel {
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };
 
-// The attributes of its node.
-void set_pointwise(torch::jit::Node& node, const PointwiseGroup& group);
+// The attributes of its node. `outputs` are those of the group.
+void set_pointwise(
+    torch::jit::Node& node,
+    const PointwiseGroup& group,
+    const std::vector<PointwiseGroup::Output>& outputs);
 
 } // namespace lazyplug

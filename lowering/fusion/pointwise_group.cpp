@@ -226,17 +226,25 @@ bool PointwiseGroup::reads(GraphValue value) const {
   return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.value == value; });
 }
 
+bool PointwiseGroup::is_read_outside(const GraphNode& node) const {
+  for (const GraphUse* use = node.uses_of(0); use; use = use->next()) {
+    if (!contains(use->user())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool PointwiseGroup::has_outputs() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [this](const GraphNode* node) { return is_read_outside(*node); });
+}
+
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
   std::vector<Output> outputs;
   const auto inputs_of_steps = this->inputs_of_steps();
   for (GraphNode* node : nodes_) {
-    const GraphValue value = node->output(0);
-    bool is_read = false;
-    for (const GraphUse* use = value.uses(); use && !is_read; use = use->next()) {
-      is_read = !contains(use->user());
-    }
-    if (is_read) {
-      Output& output = outputs.emplace_back(Output{value, {}, written_input(*node)});
+    if (is_read_outside(*node)) {
+      Output& output = outputs.emplace_back(Output{node->output(0), {}, written_input(*node)});
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
         if (inputs_of_steps[step_of_[index_of(node)]][input]) {
           output.inputs.push_back(input);
@@ -316,8 +324,7 @@ std::vector<kernels::Slot> PointwiseGroup::place_results(size_t first_free, cons
   return result;
 }
 
-kernels::Program PointwiseGroup::program() const {
-  const std::vector<Output> outputs = this->outputs();
+kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) const {
   kernels::Program program;
   program.dtype = layout_.dtype;
   program.num_memory = static_cast<uint8_t>(inputs_.size() + outputs.size());

@@ -53,8 +53,9 @@ class PointwiseGroup {
     std::optional<uint32_t> old;  // if it is written in place: the input that holds what was there before
   };
   std::vector<Output> outputs() const;
+  bool has_outputs() const;
   // Its slots with memory are the inputs, then the outputs.
-  kernels::Program program() const;
+  kernels::Program program(const std::vector<Output>& outputs) const;
 
  private:
   // What an instruction reads: an input, or what another instruction has made.
@@ -77,6 +78,7 @@ class PointwiseGroup {
   bool add_number(uint32_t scalar, char arg, Step& step);
   std::optional<Source> find_source(const GraphUse& operand);
   bool is_torn(const kernels::PointwiseSpace::Input& input) const;
+  bool is_read_outside(const GraphNode& node) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;
   std::vector<size_t> last_reads() const;

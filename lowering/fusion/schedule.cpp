@@ -20,10 +20,11 @@ class Scheduler {
   }
 
   void add(GraphNode& node) {
-    if (node.is_call() && find_pointwise_op(node.op())) {
+    const bool is_pointwise = node.is_call() && find_pointwise_op(node.op());
+    if (is_pointwise) {
       merge_before(node);
     }
-    if (!join(node) && !begin(node)) {
+    if (!is_pointwise || (!join(node) && !begin(node))) {
       close_before(node, nullptr);
       steps_.push_back({&node, nullptr});
     }
@@ -133,7 +134,7 @@ class Scheduler {
     std::unique_ptr<Group> group = std::move(*place);
     open_.erase(place);
     GraphNode* first = group->nodes().front();
-    if (group->outputs().empty()) {
+    if (!group->has_outputs()) {
       return; // dead code that has not been removed
     }
     steps_.push_back(group->nodes().size() < min_nodes_ ? Step{first, nullptr} : Step{nullptr, std::move(group)});

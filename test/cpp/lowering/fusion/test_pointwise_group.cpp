@@ -25,7 +25,7 @@ class PointwiseGroups : public testing::Test {
     return taken;
   }
   std::string program() const {
-    return kernels::to_string(group->program());
+    return kernels::to_string(group->program(group->outputs()));
   }
 
   std::optional<Graph> graph;
@@ -173,7 +173,7 @@ TEST_F(PointwiseGroups, HaveRoomForSoManyNodes) {
     expected += i < PointwiseGroup::kMaxNodes ? "1" : "0";
   }
   EXPECT_EQ(add_all(text + "return %" + std::to_string(2 + PointwiseGroup::kMaxNodes) + "\n"), expected);
-  EXPECT_EQ(group->program().num_slots, 3);
+  EXPECT_EQ(group->program(group->outputs()).num_slots, 3);
 }
 
 } // namespace
