@@ -10,7 +10,7 @@
 #   make clean      remove everything that was built, but not the environment
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-SANITIZERS ?= address undefined thread
+SANITIZERS ?= address+undefined thread
 
 BIN := $(VENV)/bin
 CMAKE = $(BIN)/cmake
@@ -61,14 +61,13 @@ sanitize-%: export UBSAN_OPTIONS = halt_on_error=1 print_stacktrace=1
 sanitize-%: export TSAN_OPTIONS = report_mutex_bugs=0 suppressions=$(CURDIR)/tools/tsan.supp
 
 # Python is not instrumented: the runtime, and the C++ library that it intercepts, must be there before anything else.
-RUNTIME_address = libasan.so libstdc++.so
-RUNTIME_thread = libtsan.so libstdc++.so
+RUNTIME = $(if $(findstring address,$*),libasan.so libstdc++.so) $(if $(findstring thread,$*),libtsan.so libstdc++.so)
 
 sanitize-%: $(VENV)/build-tools googletest
 	$(CONFIGURE) -B build-$* -DLAZYPLUG_BUILD_TESTS=ON -DLAZYPLUG_SANITIZE=$*
 	$(CMAKE) --build build-$*
 	$(BIN)/ctest --test-dir build-$* --output-on-failure
-	LD_PRELOAD="$(foreach library,$(RUNTIME_$*),$(shell $(CXX) -print-file-name=$(library)))" \
+	LD_PRELOAD="$(foreach library,$(RUNTIME),$(shell $(CXX) -print-file-name=$(library)))" \
 	  PYTHONPATH=build-$* LAZYPLUG_DEVICE_COUNT=2 $(BIN)/python test/python/interleavings.py --programs 150
 
 clean:

@@ -56,8 +56,17 @@ void Event::record(c10::Stream stream) {
   stamp_reached_events(stream);
 }
 
+// The worker first counts what has run, then gives the time. Whoever sees the count may go on, and what comes of that
+// must not be earlier, so he gives the time himself.
 bool Event::reached() const {
-  return !stream_ || device_callbacks().completed_place(*stream_) >= place_;
+  if (!stream_) {
+    return true;
+  }
+  const bool reached = device_callbacks().completed_place(*stream_) >= place_;
+  if (reached && timing_) {
+    stamp_reached_events(*stream_);
+  }
+  return reached;
 }
 
 bool Event::query() {
@@ -71,12 +80,14 @@ bool Event::query() {
 void Event::synchronize() {
   if (stream_) {
     device_callbacks().synchronize_stream(*stream_, place_);
+    reached();
   }
 }
 
 void Event::block(c10::Stream stream) const {
   if (!reached()) {
     device_callbacks().wait_for(stream, *stream_, place_);
+    reached(); // meanwhile, perhaps: then there is no wait
   }
 }
 
@@ -99,11 +110,8 @@ void stamp_reached_events(c10::Stream stream) {
 
 double elapsed_ms(const Event& start, const Event& end) {
   TORCH_CHECK_VALUE(start.timing_ && end.timing_, "Both events must be created with argument 'enable_timing=True'.");
-  // The worker first counts what has run, then gives the time; a reader may come in between.
   for (const Event* event : {&start, &end}) {
-    if (event->stream_) {
-      stamp_reached_events(*event->stream_);
-    }
+    event->reached();
   }
   std::lock_guard<std::mutex> lock(stamp_mutex());
   TORCH_CHECK(start.reached_at_ && end.reached_at_, "Both events must be completed before calculating elapsed time.");

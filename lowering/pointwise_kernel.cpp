@@ -148,10 +148,9 @@ void PointwiseKernel::find_donors() {
         donors_[output].push_back(input);
       }
     }
-    // Memory stays where it is if it can.
-    const auto old = std::find(donors_[output].begin(), donors_[output].end(), infos_[output].old);
-    if (old != donors_[output].end()) {
-      std::iter_swap(old, donors_[output].begin());
+    // Memory stays where it is if it can, or else is left to what replaces others.
+    if (infos_[output].old >= 0) {
+      std::erase_if(donors_[output], [&](size_t input) { return static_cast<int64_t>(input) != infos_[output].old; });
     }
   }
 }
@@ -211,20 +210,35 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   stack.erase(first, stack.end());
 }
 
-// If there is no memory for one, the others are made all the same.
+// If there is no memory for one, the others are made all the same. What replaces an input comes first: the old contents
+// stay if that fails, so nothing else may take their memory then.
 void PointwiseKernel::make_outputs(Call& call) const {
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    at::Tensor& output = call.outputs.emplace_back();
-    try {
-      output = find_donor(i, call);
-      if (!output.defined()) {
-        output = at::detail::empty_strided_cpu(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+  call.outputs.resize(num_outputs());
+  c10::SmallVector<at::Tensor, 2> kept;
+  for (const bool replaces : {true, false}) {
+    for (size_t i = 0; i < num_outputs(); ++i) {
+      if (replaces == (infos_[i].old >= 0) && !make_output(i, call) && replaces) {
+        kept.push_back(call.inputs[infos_[i].old]);
       }
-    } catch (...) {
-      call.errors.resize(outputs_.size());
-      call.errors[i] = std::current_exception();
     }
+  }
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    at::Tensor& output = call.outputs[i];
     call.memory.push_back({output.defined() ? output.mutable_data_ptr() : nullptr, outputs_[i].dtype});
+  }
+}
+
+bool PointwiseKernel::make_output(size_t i, Call& call) const {
+  try {
+    call.outputs[i] = find_donor(i, call);
+    if (!call.outputs[i].defined()) {
+      call.outputs[i] = at::detail::empty_strided_cpu(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+    }
+    return true;
+  } catch (...) {
+    call.errors.resize(outputs_.size());
+    call.errors[i] = std::current_exception();
+    return false;
   }
 }
 

@@ -39,6 +39,7 @@ class PointwiseKernel {
   void find_donors();
   void read_inputs(c10::Stack& stack, Call& call) const;
   void make_outputs(Call& call) const;
+  bool make_output(size_t output, Call& call) const; // false: an error has been kept
   void return_outputs(Call& call, c10::Stack& stack) const;
   at::Tensor find_donor(size_t output, const Call& call) const;
   bool is_missing(size_t output, const Call& call) const;

@@ -58,6 +58,7 @@ from torch_lazyplug import (  # noqa: E402
     dynamo,
     fake_tensors,
     ir_cache,
+    journal,
     lazy,
     metrics,
     safetensors_support,
@@ -81,6 +82,7 @@ dlpack.install()
 sharing.install()
 changing_ops.install()
 backward.install()
+journal.install()
 
 __all__ = [
     "add_step_closure",

@@ -1,10 +1,13 @@
 """The plugin's settings. Each is a flag of one C++ registry, and takes its first value from the environment."""
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch_lazyplug import _C
+from torch_lazyplug import _C, journal
 
 __all__ = [
+    "changed",
     "describe",
     "get",
     "get_debug",
@@ -39,6 +42,21 @@ def get(name: str) -> FlagValue:
 def set(name: str, value: FlagValue) -> None:
     """Changes a flag. Raises ``ValueError``, and changes nothing, for an unknown name or a forbidden value."""
     _C._config.set(name, str(value))
+    if name == "debug":
+        journal.watch_steps(bool(get(name)))
+
+
+@contextlib.contextmanager
+def changed(values: Mapping[str, FlagValue]) -> Iterator[None]:
+    """Changes flags for the length of a block. Raises what ``set`` raises, and then changes nothing either."""
+    before = {name: get(name) for name in values}
+    try:
+        for name, value in values.items():
+            set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            set(name, value)
 
 
 def describe() -> dict[str, dict[str, Any]]:

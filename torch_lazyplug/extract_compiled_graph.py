@@ -1,8 +1,7 @@
 """Turns a traced module into the compiled graph that the lazy device makes of it."""
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -125,7 +124,7 @@ class _CompiledModel:
 
 def _record(model: fx.GraphModule, args: list[Any], device: torch.device) -> Any:
     """Records a call of the model from an empty trace, as one graph."""
-    with _settings(_UNCUT):
+    with config.changed(_UNCUT):
         sync.mark_step(str(device), wait=True)
         fallbacks, cuts = _fallbacks(), metrics.counter_value("TraceCut")
         with device:
@@ -137,18 +136,6 @@ def _record(model: fx.GraphModule, args: list[Any], device: torch.device) -> Any
         if metrics.counter_value("TraceCut") != cuts:
             raise RuntimeError("Fail to extract the compiled graph because the model looks at the values of tensors")
     return results if isinstance(results, (tuple, list)) else (results,)
-
-
-@contextlib.contextmanager
-def _settings(values: dict[str, Any]) -> Iterator[None]:
-    before = {name: config.get(name) for name in values}
-    for name, value in values.items():
-        config.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            config.set(name, value)
 
 
 def _fallbacks() -> dict[str, int]:

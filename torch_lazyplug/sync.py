@@ -19,6 +19,7 @@ def mark_step(device: str = "", wait: bool = False) -> None:
     the step closures.
     """
     _C._lazy._mark_step(device, [], wait)
+    _C._lazy._note_step("mark_step")
     run_step_closures()
 
 

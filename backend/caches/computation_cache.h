@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/diagnostics/origins.h"
 #include "common/lru_cache.h"
 #include "lowering/computation.h"
 
@@ -15,6 +16,7 @@ struct CachedComputation {
   Trace trace;
   std::vector<Value> roots;
   std::vector<Geometry> inputs; // of the tensors that stand for its leaves
+  Provenance provenance;        // of the trace
 };
 using CachedComputationPtr = std::shared_ptr<const CachedComputation>;
 using ComputationCache = LruCache<Hash128, CachedComputationPtr>;

@@ -3,6 +3,7 @@
 #include "backend/caches/compile_storms.h"
 #include "backend/caches/recompiles.h"
 #include "backend/caches/varying_sizes.h"
+#include "backend/diagnostics/journal.h"
 #include "common/config.h"
 #include "common/metrics.h"
 #include "lowering/ir/trace_slice.h"
@@ -11,7 +12,8 @@
 namespace lazyplug {
 namespace {
 
-CachedComputationPtr make_computation(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots) {
+CachedComputationPtr
+make_computation(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots, const Provenance& provenance) {
   static Counter& compiles = counter("Compile");
   if (config().verify_ir.get()) {
     verify(trace, roots);
@@ -22,6 +24,7 @@ CachedComputationPtr make_computation(Hash128 hash, const Trace& trace, c10::Arr
   graph->trace = copy_without_data(trace);
   graph->roots = roots.vec();
   graph->inputs = input_geometries(trace, roots);
+  graph->provenance = provenance;
   compiles.add();
   return graph;
 }
@@ -46,7 +49,7 @@ void follow_flags() {
 
 } // namespace
 
-CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots) {
+CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots, const Provenance& provenance) {
   static Counter& hits = counter("CacheHit");
   static Counter& misses = counter("CacheMiss");
   follow_flags();
@@ -57,8 +60,9 @@ CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> ro
     return *found;
   }
   misses.add();
-  CachedComputationPtr graph = make_computation(hash, trace, roots);
-  note_compile(graph);
+  const int64_t start = journal_start();
+  CachedComputationPtr graph = make_computation(hash, trace, roots, provenance);
+  note_compile(graph, since(start));
   note_sizes(trace);
   note_compiled(hash, trace);
   // Visible to others only now that it is complete.

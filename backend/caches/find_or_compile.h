@@ -5,6 +5,6 @@
 namespace lazyplug {
 
 // The computation of a trace that is asked for `roots`: from the cache, or compiled and put there.
-CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots);
+CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots, const Provenance& provenance = {});
 
 } // namespace lazyplug

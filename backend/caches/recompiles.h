@@ -8,8 +8,8 @@ namespace lazyplug {
 
 // Finds out why a graph that is about to enter the cache was not there: compares
 // it with the cached graph that it has most in common with. Counts the cause as
-// "Recompile/<cause>", and remembers it.
-void note_compile(const CachedComputationPtr& graph);
+// "Recompile/<cause>", and remembers it. Compiling has taken `duration_ns`.
+void note_compile(const CachedComputationPtr& graph, int64_t duration_ns);
 
 // Why the last graph was compiled: the first node, shape or constant that
 // differs from the nearest graph, with both nodes and their Python lines, as far

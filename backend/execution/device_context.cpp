@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/diagnostics/origins.h"
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "common/config.h"
@@ -33,6 +34,17 @@ void wait_and_learn(StreamContext& stream, Worker::Ticket ticket) {
 void wait(const FutureContents& data) {
   if (!data.is_ready()) {
     without_gil([&] { data.wait(); });
+  }
+}
+
+void note_origins(c10::ArrayRef<TensorArg> args, const Outputs& outputs, const char* location) {
+  for (const TensorArg& arg : args) {
+    if (arg.written) {
+      note_origin(arg.storage->id(), location);
+    }
+  }
+  for (const at::Tensor& output : outputs) {
+    note_origin(LazyStorageImpl::of(output)->id(), location);
   }
 }
 
@@ -135,6 +147,9 @@ Outputs DeviceContext::record_locked(
   }
   make_readable(args, stream, lock);
   Outputs outputs = stream.record(signature, args, scalars, location, lock.aftermath);
+  if (location) {
+    note_origins(args, outputs, location);
+  }
   const bool full = stream.is_full();
   lock.unlock();
   for (auto& [number, leaf] : lock.aftermath.numbers) {
@@ -198,6 +213,9 @@ void DeviceContext::drop_pending(LazyStorageImpl& storage) {
 }
 
 void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
+  if (config().debug.get()) {
+    note_origin(storage.id(), current_location());
+  }
   Lock lock(mutex_);
   drop_pending(storage);
   storage.epoch_ = 0;
@@ -245,6 +263,7 @@ StreamContext* DeviceContext::end_step(const LazyStorageImpl& storage, Lock& loc
 
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   ensure_initialized();
+  const SyncCause cause("memory access"); // unless the caller knows better
   DeviceContext& context = storage.context();
   Lock lock(context.mutex_);
   StreamContext* ended = context.end_step(storage, lock);
@@ -345,15 +364,18 @@ void DeviceContext::forget(LazyStorageImpl& storage) {
 // ---- running ----
 
 DeviceContext::Submitted DeviceContext::submit(StreamContext& stream, bool wake) {
+  Cut cut = cut_here(); // Python's lock comes before ours
   Lock lock(mutex_);
   const size_t num_nodes = stream.trace().size();
   const size_t bytes = stream.trace().pending_bytes();
-  const Worker::Ticket ticket = stream.submit(wake);
+  const int64_t start_ns = stream.start_ns();
+  cut.trace = stream.epoch();
+  const Worker::Ticket ticket = stream.submit(wake, cut);
   const bool overlaps = stream.submitted_overlaps();
   const size_t num_results = stream.num_submitted();
   lock.unlock();
   if (num_results != 0) {
-    note_cut(num_nodes, num_results, bytes);
+    note_cut(cut, num_nodes, num_results, bytes, start_ns);
   }
   return {ticket, bytes, overlaps};
 }

@@ -173,6 +173,17 @@ std::vector<float> seconds_by_call(const Trace& trace, const std::vector<KernelT
   return by_call;
 }
 
+std::vector<JournalOp> journal_ops(const Trace& trace, const std::vector<KernelTime>& times) {
+  std::vector<JournalOp> ops;
+  for (const KernelTime& time : times) {
+    const Node& node = trace.node(time.node);
+    if (node.kind == NodeKind::kCall) {
+      ops.push_back({node.signature->op->name(), node.location, time.seconds});
+    }
+  }
+  return ops;
+}
+
 void mark_proven(const Trace& trace) {
   for (const Node& node : trace.nodes()) {
     if (node.signature) {
@@ -186,17 +197,24 @@ ComputationResult compute(Job& job, Failures& failures) {
   static Timer& time = timer("ExecuteTime");
   pass(FailPoint::kCompile);
   const ComputationPtr computation =
-      find_or_compile(job.trace, job.roots)->computation; // before the inputs are taken from the trace
+      find_or_compile(job.trace, job.roots, job.provenance)->computation; // before the inputs are taken from the trace
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
-  inputs.timed = job.timed;
+  const bool tells = config().debug.get();
+  inputs.timed = job.timed || tells;
   const TimerScope scope(time);
-  const int64_t start = journal_clock();
+  const int64_t start = journal_start();
   pass(FailPoint::kRun);
   auto result = computation->run(std::move(inputs));
-  if (config().debug.get()) {
-    const std::string detail = std::to_string(computation->num_ops()) + " ops";
-    add_to_journal(JournalKind::kRun, "graph", detail, nullptr, journal_clock() - start);
+  if (tells) {
+    add_to_journal(
+        {.kind = JournalKind::kRun,
+         .cause = "graph",
+         .detail = std::to_string(computation->num_ops()) + " ops",
+         .location = job.provenance.cut.location,
+         .duration_ns = since(start),
+         .trace = job.provenance.cut.trace,
+         .ops = journal_ops(job.trace, result.times)});
   }
   return result;
 }
@@ -215,7 +233,7 @@ JobReport run_job(Job job) {
     // Whichever thread this is: a few kernels return less if it is off.
     const c10::AutoGradMode grad_mode(true);
     ComputationResult result = compute(job, failures);
-    report.kernels = seconds_by_call(job.trace, result.times);
+    report.kernels = job.timed ? seconds_by_call(job.trace, result.times) : std::vector<float>();
     report.lessons = lessons_of(job.trace, std::move(result.unexpected));
     if (job.may_teach) {
       mark_proven(job.trace);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "backend/diagnostics/origins.h"
 #include "backend/execution/future_contents.h"
 #include "lowering/ir/trace.h"
 
@@ -37,6 +38,7 @@ struct Job {
   std::vector<Value> roots;
   std::vector<const Geometry*> layouts;   // of the roots' storages
   std::vector<FutureContentsPtr> results; // one for each root
+  Provenance provenance;
   c10::DeviceIndex device = 0;
   int num_threads = 0;    // of the thread that cut it, within an op
   bool may_teach = false; // some signature is not proven

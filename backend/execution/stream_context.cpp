@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/caches/signature_cache.h"
+#include "backend/diagnostics/journal.h"
 #include "backend/execution/device_context.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -44,6 +45,14 @@ CutPolicy::Limits cut_limits() {
       .max_bytes = limit(flags.max_pending_bytes)};
 }
 
+std::vector<const char*> origins_of(const Trace& trace) {
+  std::vector<const char*> origins;
+  for (size_t leaf = 0; leaf < trace.leaves().size(); ++leaf) {
+    origins.push_back(find_origin(static_cast<uint64_t>(trace.leaf_info(leaf).tensor_id)));
+  }
+  return origins;
+}
+
 bool is_unseen(const FailurePtr& failure) {
   return !failure->seen;
 }
@@ -68,6 +77,9 @@ Outputs StreamContext::record(
     const char* location,
     Aftermath& aftermath) {
   static Counter& recorded = counter("NodesRecorded");
+  if (trace_.empty()) {
+    start_ns_ = journal_start();
+  }
   c10::SmallVector<Operand, 8> operands;
   for (const TensorArg& arg : args) {
     operands.push_back(read(arg, *signature, aftermath));
@@ -240,7 +252,7 @@ FailurePtr StreamContext::settle_leaves(Aftermath& aftermath) {
 
 // ---- running ----
 
-Worker::Ticket StreamContext::submit(bool wake) {
+Worker::Ticket StreamContext::submit(bool wake, const Cut& cut) {
   num_submitted_ = 0;
   if (recorded_ == submitted_place_ && pending_.empty()) {
     cut_policy_.cut(cut_limits());
@@ -251,7 +263,7 @@ Worker::Ticket StreamContext::submit(bool wake) {
   submitted_overlaps_ = work_ <= overlapping_work_;
   const uint64_t place = submitted_place_;
   // Shared, because tasks are copyable; held by the task alone, so that it does not die here, under the lock.
-  auto job = std::make_shared<Job>(take_job());
+  auto job = std::make_shared<Job>(take_job(cut));
   const auto step = cut_policy_.timed_step();
   auto task = [this, place, step, job = std::move(job), ticket = next_ticket(), delay = schedule().delay(place)] {
     if (delay.count() != 0) {
@@ -288,8 +300,12 @@ void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
   last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, Worker::By::kWorker);
 }
 
-Job StreamContext::take_job() {
+Job StreamContext::take_job(const Cut& cut) {
   Job job;
+  job.provenance.cut = cut;
+  if (config().debug.get()) {
+    job.provenance.origins = origins_of(trace_);
+  }
   job.device = device_;
   job.num_threads = at::get_num_threads();
   job.may_teach = std::exchange(may_teach_, false);
@@ -312,6 +328,7 @@ Job StreamContext::take_job() {
     storage->slot_ = LazyStorageImpl::kNoSlot;
   }
   num_submitted_ = job.roots.size();
+  start_ns_ = 0;
   pending_.clear();
   prediction_.cut(trace_);
   cut_policy_.cut(cut_limits());

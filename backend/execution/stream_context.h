@@ -61,8 +61,9 @@ class StreamContext {
   }
 
   // Cuts the trace, and queues it: if `wake`, for the worker, unless only who waits
-  // may compute it. Without anything to run, returns the last ticket.
-  Worker::Ticket submit(bool wake);
+  // may compute it. Without anything to run, returns the last ticket. `cut` says
+  // why.
+  Worker::Ticket submit(bool wake, const Cut& cut = {});
   // Queues a wait for another stream's work.
   void submit_wait(Worker& other, Worker::Ticket ticket);
 
@@ -104,6 +105,11 @@ class StreamContext {
   size_t num_submitted() const {
     return num_submitted_;
   }
+  // With the flag `debug`: when the first op of the trace was recorded, on the
+  // journal's clock; or 0.
+  int64_t start_ns() const {
+    return start_ns_;
+  }
 
   // ---- free of the lock ----
   Worker& worker() {
@@ -129,7 +135,7 @@ class StreamContext {
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
-  Job take_job();
+  Job take_job(const Cut& cut);
   void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   void choose_overlap();
@@ -155,6 +161,7 @@ class StreamContext {
   Prediction prediction_;
   bool submitted_overlaps_ = true;
   size_t num_submitted_ = 0;
+  int64_t start_ns_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;
   std::atomic<uint64_t> recorded_{0};

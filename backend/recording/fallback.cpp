@@ -122,16 +122,16 @@ bool first_time(const OpInfo& op) {
   return warned->insert(&op).second;
 }
 
+std::string at_current_line() {
+  const char* location = current_location();
+  return location ? std::string(" (at ") + location + ")" : "";
+}
+
 void warn(const OpInfo& op, const char* reason) {
   if (config().fallback.get() != "warn" || !first_time(op)) {
     return;
   }
-  const char* location = current_location();
-  TORCH_WARN(
-      op.name(),
-      " runs on the CPU at once instead of being recorded: ",
-      reason,
-      location ? std::string(" (at ") + location + ")" : "");
+  TORCH_WARN(op.name(), " runs on the CPU at once instead of being recorded: ", reason, at_current_line());
 }
 
 void refuse(const OpInfo& op, const char* reason) {
@@ -140,14 +140,27 @@ void refuse(const OpInfo& op, const char* reason) {
       op.name(),
       " cannot be recorded: ",
       reason,
-      ". It would run on the CPU, which the setting fallback=error forbids.");
+      ". It would run on the CPU, which the setting fallback=error forbids",
+      at_current_line(),
+      ".");
 }
 
 // The device has made the call, though it is no node.
-void count_at_once(const OpInfo& op) {
+void note_at_once(const OpInfo& op, const char* reason, int64_t start_ns) {
   static Counter& runs = counter("RunAtOnce");
   runs.add();
   op.calls().add();
+  if (config().debug.get()) {
+    const int64_t duration_ns = since(start_ns);
+    const char* location = current_location();
+    add_to_journal(
+        {.kind = JournalKind::kRun,
+         .cause = "at once",
+         .detail = reason,
+         .location = location,
+         .duration_ns = duration_ns,
+         .ops = {{op.name(), location, static_cast<float>(duration_ns) * 1e-9F}}});
+  }
 }
 
 } // namespace
@@ -160,12 +173,18 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   }
   note_sync(c10::str(op.name(), " on the CPU"));
   const SyncCause cause("fallback");
+  const int64_t start = journal_start();
   CpuCall(op, stack).run();
   total.add();
   counter(op.base_name()).add();
   log_debug(op.name(), " ran on the CPU: ", reason);
   if (config().debug.get()) {
-    add_to_journal(JournalKind::kFallback, op.name(), reason, current_location());
+    add_to_journal(
+        {.kind = JournalKind::kFallback,
+         .cause = op.name(),
+         .detail = reason,
+         .location = current_location(),
+         .duration_ns = since(start)});
   }
   if (!forced) {
     warn(op, reason);
@@ -174,8 +193,9 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   const SyncCause cause(reason);
+  const int64_t start = journal_start();
   CpuCall(op, stack).run();
-  count_at_once(op);
+  note_at_once(op, reason, start);
 }
 
 at::Tensor run_at_once(
@@ -184,9 +204,10 @@ at::Tensor run_at_once(
     const char* reason,
     c10::function_ref<at::Tensor(CpuTensors&)> run) {
   const SyncCause cause(reason);
+  const int64_t start = journal_start();
   CpuTensors tensors(device, /*may_write=*/false);
   at::Tensor result = tensors.to_lazy(run(tensors));
-  count_at_once(op);
+  note_at_once(op, reason, start);
   return result;
 }
 

@@ -19,8 +19,8 @@ bool is_one(const c10::IValue& number) {
   return number.isInt() ? number.toInt() == 1 : number.toDouble() == 1;
 }
 
-// The dtype in which operands are compared, if that is the one of a tensor that is no number.
-c10::ScalarType compared_dtype(const Signature& signature) {
+// The dtype in which operands are compared, or computed in place, if that is the one of a tensor that is no number.
+c10::ScalarType promoted_dtype(const Signature& signature) {
   c10::ScalarType result = c10::ScalarType::Undefined;
   bool has_dims = false;
   for (const Geometry& operand : signature.operands) {
@@ -35,6 +35,16 @@ c10::ScalarType compared_dtype(const Signature& signature) {
   return result;
 }
 
+// The CPU reads it element by element while it is written.
+bool reads_view_of_written(const GraphNode& node) {
+  for (size_t i = 1; i < node.num_operands(); ++i) {
+    if (node.operand(i).view() && node.operand(i).value() == node.operand(0).value()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Anew, or in place of all of its first operand.
 bool makes_one_value(const GraphNode& node) {
   const Signature& signature = *node.signature();
@@ -44,7 +54,8 @@ bool makes_one_value(const GraphNode& node) {
   if (signature.written.empty()) {
     return signature.returns[0].kind == ReturnBinding::Kind::kFresh;
   }
-  return signature.writes_operand(0) && !node.operand(0).view() && node.operand(0).value().defined();
+  return signature.writes_operand(0) && !node.operand(0).view() && node.operand(0).value().defined() &&
+         !(signature.shares_written && reads_view_of_written(node));
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -166,7 +177,9 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     return false;
   }
   const Geometry& result = node.layout_of(0);
-  const c10::ScalarType dtype = op.kind == PointwiseOp::Kind::kCompares ? compared_dtype(signature) : result.dtype;
+  // What is written has its own dtype: float32 += float64 is computed in float64.
+  const bool promotes = op.kind == PointwiseOp::Kind::kCompares || (node.op().writes() && op.opcode != Opcode::kCopy);
+  const c10::ScalarType dtype = promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
   if (result.offset != 0 || result.has_bits() || !is_storable) {

@@ -47,6 +47,11 @@ Difference differs(Kind kind, NodeId id, const std::string& subject, const std::
   return {kind, id, subject + " is " + now + ", was " + then};
 }
 
+Difference layouts_differ(NodeId id, const std::string& subject, const Geometry& now, const Geometry& then) {
+  const Kind kind = now.dtype == then.dtype ? Kind::kShape : Kind::kDtype;
+  return differs(kind, id, subject, to_string(now), to_string(then));
+}
+
 Found compare_layouts(
     NodeId id,
     const char* subject,
@@ -54,7 +59,7 @@ Found compare_layouts(
     const std::vector<Geometry>& then) {
   for (size_t i = 0; i < std::min(now.size(), then.size()); ++i) {
     if (!(now[i] == then[i])) {
-      return differs(Kind::kShape, id, subject + std::to_string(i), to_string(now[i]), to_string(then[i]));
+      return layouts_differ(id, subject + std::to_string(i), now[i], then[i]);
     }
   }
   return std::nullopt;
@@ -69,6 +74,9 @@ Found compare_arguments(NodeId id, const Signature& now, const Signature& then) 
       if (describe(a.constant) != describe(b.constant)) {
         return differs(Kind::kConstant, id, subject, describe(a.constant), describe(b.constant));
       }
+    } else if (
+        a.kind == b.kind && a.kind == ArgBinding::Kind::kScalar && a.constant.tagKind() != b.constant.tagKind()) {
+      return differs(Kind::kConstant, id, "the type of " + subject, a.constant.tagKind(), b.constant.tagKind());
     } else if (a.kind != b.kind || a.count != b.count) {
       return Difference{Kind::kConstant, id, subject + " is of another kind"};
     }
@@ -116,9 +124,8 @@ Found compare(const Trace& trace, const Trace& older, NodeId id) {
     return differs(Kind::kOp, id, "the op", name(now), name(then));
   }
   if (now.kind != NodeKind::kCall) {
-    return *now.layout == *then.layout
-               ? std::nullopt
-               : Found(differs(Kind::kShape, id, "the layout", to_string(*now.layout), to_string(*then.layout)));
+    return *now.layout == *then.layout ? std::nullopt
+                                       : Found(layouts_differ(id, "the layout", *now.layout, *then.layout));
   }
   if (Found found = compare_signatures(id, *now.signature, *then.signature)) {
     return found;
@@ -126,12 +133,24 @@ Found compare(const Trace& trace, const Trace& older, NodeId id) {
   return compare_operands(id, trace.operands(now), older.operands(then));
 }
 
-std::string list(c10::ArrayRef<Value> roots) {
-  std::string text;
-  for (Value root : roots) {
-    text += (text.empty() ? "" : ", ") + describe(root);
+const Value* first_without(c10::ArrayRef<Value> roots, c10::ArrayRef<Value> others) {
+  const auto is_new = [&](Value root) { return std::find(others.begin(), others.end(), root) == others.end(); };
+  const auto found = std::find_if(roots.begin(), roots.end(), is_new);
+  return found == roots.end() ? nullptr : &*found;
+}
+
+// What a program is asked for is what lives on behind its end.
+Difference compare_results(const Trace& trace, c10::ArrayRef<Value> now, c10::ArrayRef<Value> then) {
+  if (const Value* kept = first_without(now, then)) {
+    return {Kind::kResults, kept->node, describe(*kept) + ", of " + name(trace.node(kept->node)) + ", lives on"};
   }
-  return "[" + text + "]";
+  if (const Value* gone = first_without(then, now)) {
+    return {
+        Kind::kResults,
+        gone->node,
+        describe(*gone) + ", of " + name(trace.node(gone->node)) + ", does not live on"};
+  }
+  return {Kind::kResults, 0, "the results are asked for in another order"};
 }
 
 } // namespace
@@ -142,10 +161,14 @@ const char* to_string(Kind kind) {
       return "op";
     case Kind::kShape:
       return "shape";
+    case Kind::kDtype:
+      return "dtype";
     case Kind::kConstant:
       return "constant";
     case Kind::kOperand:
       return "operand";
+    case Kind::kEnd:
+      return "end";
     case Kind::kResults:
       break;
   }
@@ -161,28 +184,29 @@ first_difference(const Trace& trace, c10::ArrayRef<Value> roots, const Trace& ol
     }
   }
   if (trace.size() != older.size()) {
-    return differs(
-        Kind::kOp,
-        common,
-        "the number of nodes",
-        std::to_string(trace.size()),
-        std::to_string(older.size()));
+    const bool is_longer = trace.size() > older.size();
+    const std::string next = name((is_longer ? trace : older).node(common));
+    return {Kind::kEnd, common, is_longer ? "it goes on with " + next : "it ends before " + next};
   }
-  return differs(Kind::kResults, common, "the list of results", list(roots), list(older_roots));
+  return compare_results(trace, roots, older_roots);
 }
 
 size_t similarity(const Trace& trace, const Trace& other) {
+  const size_t common = std::min(trace.size(), other.size());
+  size_t num_calls = 0;
+  size_t num_alike = 0;
   size_t score = 0;
   bool identical = true;
-  for (NodeId id = 0; id < std::min(trace.size(), other.size()); ++id) {
+  for (NodeId id = 0; id < common; ++id) {
     const Node& a = trace.node(id);
     const Node& b = other.node(id);
-    score += same_op(a, b);
+    num_calls += a.kind == NodeKind::kCall || b.kind == NodeKind::kCall;
+    num_alike += a.kind == NodeKind::kCall && same_op(a, b);
     identical = identical && same_op(a, b) &&
                 (a.kind == NodeKind::kCall ? a.signature->hash == b.signature->hash : *a.layout == *b.layout);
-    score += identical;
+    score += same_op(a, b) + identical;
   }
-  return score;
+  return 2 * num_alike > num_calls ? score : 0;
 }
 
 } // namespace lazyplug

@@ -8,6 +8,7 @@ import warnings
 from dataclasses import asdict, dataclass, field
 
 import torch
+from python.absent_devices import leave_unseeded
 
 from . import compare
 from .cases import DTYPES, LARGER_ON_CPU, UNINITIALIZED, NotApplicable, cases_of, ops
@@ -105,6 +106,7 @@ def serve(connection, stderr_path, limit):
     os.dup2(stderr, 2)
     faulthandler.enable()
     torch.set_num_threads(1)
+    leave_unseeded()
     warnings.simplefilter("always")
     warnings.showwarning = _note_reason
     # The samples of an op differ in sizes. Each is to be recorded: that is what is tested.

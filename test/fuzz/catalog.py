@@ -191,7 +191,8 @@ RANDOM = [
 ]
 
 READS = [
-    "{0}.tolist()",
+    # Detached, because a copy to the CPU would be a copy nowhere but on other devices: autograd may refuse one.
+    "{0}.detach().tolist()",
     "{0}.sum().item()",
     "repr({0})",
     "bool(({0} != 0).any())",
@@ -202,7 +203,6 @@ READS = [
     "list({0}.nonzero().shape)",
     "float({0}.flatten()[0])",
     "int({0}.argmax())",
-    # As it is, because a copy to the CPU would be a copy nowhere but on other devices: autograd may refuse one.
     "{0}.detach().cpu().tolist()",
     "{0}.is_contiguous()",
     "{0}.shape",

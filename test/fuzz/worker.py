@@ -7,6 +7,7 @@ import time
 import warnings
 
 import torch
+from python.absent_devices import leave_unseeded
 
 from .programs import make, run, shrink_with
 
@@ -30,6 +31,7 @@ def prepare(stderr=None):
         faulthandler.register(TELL, file=2)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    leave_unseeded()
     import torch_lazyplug
 
     torch_lazyplug.config.set_fallback("silent")

@@ -1,12 +1,5 @@
 """What the flag `disabled_passes` may name; see lowering/passes/pass.cpp."""
 
-PASSES = (
-    "dead_code",
-    "no_op_copies",
-    "identities",
-    "common_subexpressions",
-    "pure_writes",
-    "fusion",
-    "foreach_groups",
-    "destinations",
-)
+from torch_lazyplug.bisection import PASSES
+
+__all__ = ["PASSES"]

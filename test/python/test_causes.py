@@ -118,7 +118,9 @@ def test_recompiles_are_explained(cause, counted, debugging):
     assert counts("Recompile/") == {"first": 1, cause: 1}
     explanation = debug.explain_recompile()
     assert what in explanation
-    assert explanation.count("test_causes.py:") == 2, explanation
+    now, before = explanation.splitlines()[-3:-1]
+    assert "test_causes.py:" in now and "test_causes.py:" in before, explanation
+    assert "ended by copy to CPU at" in explanation and "what helps: " in explanation
     assert debug.events("compile")[-1]["detail"] == explanation
 
 
@@ -136,7 +138,7 @@ def test_results_that_live_longer_are_a_cause(counted):
     kept = step(True)
     assert kept is not None
     assert counts("Recompile/") == {"first": 1, "results": 1}
-    assert "in what is asked of it: the list of results is" in debug.explain_recompile()
+    assert "in its results: %1, of aten::exp, lives on" in debug.explain_recompile()
 
 
 def test_the_nearest_graph_is_compared(counted):

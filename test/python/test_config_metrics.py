@@ -48,6 +48,16 @@ def test_flags_keep_value_and_type(name, value, restored_flags):
     assert type(config.get(name)) is type(value)
 
 
+def test_flags_can_be_changed_for_a_block():
+    before = config.get("cache_size"), config.get("fallback")
+    with pytest.raises(KeyError), config.changed({"cache_size": 7, "fallback": "error"}):
+        assert (config.get("cache_size"), config.get("fallback")) == (7, "error")
+        raise KeyError
+    with pytest.raises(ValueError), config.changed({"cache_size": 7, "fallback": "sometimes"}):
+        pass
+    assert (config.get("cache_size"), config.get("fallback")) == before
+
+
 @pytest.mark.parametrize("name", ["debug", "launch_blocking", "fallback", "force_fallback"])
 def test_named_helpers(name, restored_flags):
     value = {"debug": True, "launch_blocking": True, "fallback": "error", "force_fallback": "aten::relu"}[name]

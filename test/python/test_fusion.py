@@ -74,6 +74,18 @@ def test_inputs_lie_and_promote_as_they_like():
     assert groups()[1] > 3
 
 
+def test_what_is_written_is_computed_in_the_dtype_of_all_operands():
+    a = torch.full((4, 4), 5.0).sqrt()
+
+    def program(a):
+        x = a + 0
+        return x.addcdiv_(x, torch.full((4, 4), 1.5, dtype=torch.float64, device=a.device), value=-2) + 0
+
+    config.set("fusion", 2)
+    assert torch.equal(on_device(program, a), program(a))
+    assert groups()[0] > 0
+
+
 def test_what_is_written_in_place_keeps_its_memory():
     a, b, _ = inputs()
     x, y = a.to(DEVICE), b.to(DEVICE)
@@ -87,6 +99,21 @@ def test_what_is_written_in_place_keeps_its_memory():
     for _ in range(4):
         a.mul_(0.5).add_(b)
     assert torch.equal(x.cpu(), a)
+    assert groups()[0] > 0
+
+
+@pytest.mark.parametrize("fusion", [1, 2])
+def test_views_are_read_while_their_base_is_written(fusion):
+    def program(a):
+        x = a + 1
+        x.mul_(x)  # the same elements at the same time
+        first = x.as_strided(x.shape, (0,), 0)
+        x.mul_(first)  # the first element, which the CPU has written by then
+        return x - 1
+
+    config.set("fusion", fusion)
+    a = torch.tensor([0.5, -4.0, -4.0])
+    assert torch.equal(on_device(program, a), program(a))
     assert groups()[0] > 0
 
 

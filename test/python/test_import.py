@@ -124,3 +124,19 @@ def test_builds_of_one_release_are_the_same_version():
     torch_lazyplug._check_torch_version("2.13.0", "2.13.0+cpu")
     with pytest.raises(ImportError):
         torch_lazyplug._check_torch_version("2.13.1+cpu", "2.13.0")
+
+
+TOOLS = """
+import sys, torch, torch_lazyplug
+from torch_lazyplug import debug
+tools = [f"torch_lazyplug.{name}" for name in ("bisection", "explain", "guards", "report", "timeline")]
+assert not [name for name in tools if name in sys.modules]
+assert set(debug.__all__) <= set(dir(debug))
+assert all(callable(getattr(debug, name)) for name in debug.__all__)
+assert all(name in sys.modules for name in tools)
+assert not hasattr(debug, "no_such_tool")
+"""
+
+
+def test_tools_are_imported_when_they_are_used():
+    assert_runs(TOOLS)

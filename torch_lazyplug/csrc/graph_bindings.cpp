@@ -5,6 +5,8 @@
 #include "backend/api/cached_run.h"
 #include "backend/caches/recompiles.h"
 #include "backend/diagnostics/journal.h"
+#include "backend/diagnostics/origins.h"
+#include "backend/diagnostics/python_hooks.h"
 #include "backend/recording/force_fallback.h"
 #include "common/config.h"
 #include "common/metrics.h"
@@ -66,6 +68,14 @@ py::tuple device_data_nodes(const std::vector<at::Tensor>& tensors) {
   return py::make_tuple(inputs.tensor_ids, values);
 }
 
+py::list ops_as_tuples(const std::vector<JournalOp>& ops) {
+  py::list tuples;
+  for (const JournalOp& op : ops) {
+    tuples.append(py::make_tuple(op.name, op.location ? op.location : "", op.seconds));
+  }
+  return tuples;
+}
+
 py::list journal_as_dicts() {
   py::list entries;
   for (const JournalEntry& entry : journal()) {
@@ -73,10 +83,14 @@ py::list journal_as_dicts() {
     fields["kind"] = to_string(entry.kind);
     fields["cause"] = entry.cause;
     fields["detail"] = entry.detail;
-    fields["location"] = entry.location;
+    fields["location"] = entry.location ? entry.location : "";
     fields["start_ns"] = entry.start_ns;
     fields["duration_ns"] = entry.duration_ns;
     fields["bytes"] = entry.bytes;
+    fields["trace"] = entry.trace;
+    fields["thread"] = entry.thread;
+    fields["allocated"] = entry.allocated;
+    fields["ops"] = ops_as_tuples(entry.ops);
     entries.append(fields);
   }
   return entries;
@@ -102,6 +116,13 @@ void bind_metrics(py::module& lazy) {
   lazy.def("_metrics_report", metrics_report);
   lazy.def("_journal", journal_as_dicts);
   lazy.def("_clear_journal", clear_journal);
+  lazy.def("_note_step", [](const std::string& cause) {
+    if (config().debug.get()) {
+      add_to_journal({.kind = JournalKind::kStep, .cause = cause, .location = current_location()});
+    }
+  });
+  lazy.def("_current_location", current_location);
+  lazy.def("_find_origin", [](int64_t tensor_id) { return find_origin(static_cast<uint64_t>(tensor_id)); });
   lazy.def("_explain_recompile", explain_recompile);
 }
 

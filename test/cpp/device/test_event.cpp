@@ -117,6 +117,26 @@ TEST_F(EventTest, ElapsedTimeIsThatOfTheExecution) {
   EXPECT_LE(elapsed_ms(end, start), -kPause.count());
 }
 
+TEST_F(EventTest, WhoGoesOnBecauseItIsReachedIsLater) {
+  using Look = void (*)(Event&, c10::Stream);
+  const Look looks[] = {
+      [](Event& event, c10::Stream side) { event.block(side); },
+      [](Event& event, c10::Stream) { EXPECT_TRUE(event.query()); },
+      [](Event& event, c10::Stream) { event.synchronize(); }};
+  for (const Look look : looks) {
+    executor_.runs_on_flush = false;
+    executor_.record_op(stream_);
+    Event earlier(/*timing=*/true);
+    earlier.record(stream_);
+    executor_.places(stream_).completed = executor_.places(stream_).recorded; // counted, and no time given yet
+    look(earlier, side_);
+    Event later(/*timing=*/true);
+    later.record(side_);
+    std::this_thread::sleep_for(kPause);
+    EXPECT_GE(elapsed_ms(earlier, later), 0);
+  }
+}
+
 TEST_F(EventTest, ElapsedTimeNeedsTiming) {
   Event start(/*timing=*/true);
   Event end(/*timing=*/false);

@@ -1,9 +1,12 @@
 #include "lowering/pointwise_kernel.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/irparser.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
+
+#include <utility>
 
 namespace lazyplug {
 namespace {
@@ -58,6 +61,34 @@ TEST_F(PointwiseKernelTest, WhatDiesMakesRoomIfItIsNotReadAgain) {
   EXPECT_TRUE(run_on_copy(/*keep=*/false, /*may_donate=*/true));
   EXPECT_FALSE(run_on_copy(/*keep=*/true, /*may_donate=*/true));
   EXPECT_FALSE(run_on_copy(/*keep=*/false, /*may_donate=*/false));
+}
+
+// Has no memory, once.
+struct FailingAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t size) override {
+    TORCH_CHECK(std::exchange(has_failed, true), "out of memory");
+    return c10::GetDefaultCPUAllocator()->allocate(size);
+  }
+  void copy_data(void* to, const void* from, size_t size) const override {
+    default_copy_data(to, from, size);
+  }
+  bool has_failed = false;
+};
+
+TEST_F(PointwiseKernelTest, WhatCouldNotBeReplacedKeepsItsContentsAndItsMemory) {
+  c10::Stack stack;
+  stack.emplace_back(a.clone());
+  stack.emplace_back(b);
+  stack.emplace_back(1.0);
+  const PointwiseKernel kernel(**graph->nodes().begin(), /*may_donate=*/true);
+  FailingAllocator allocator;
+  c10::Allocator* const usual = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(&allocator, /*priority=*/255);
+  EXPECT_THROW(kernel(stack), OutputErrors);
+  c10::SetCPUAllocator(usual, /*priority=*/255);
+  ASSERT_EQ(stack.size(), 2);
+  EXPECT_TRUE(stack[0].toTensor().equal(a));
+  EXPECT_TRUE(stack[1].toTensor().equal(a + a));
 }
 
 TEST_F(PointwiseKernelTest, WhatDependsOnNothingThatIsMissingIsComputed) {

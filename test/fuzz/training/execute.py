@@ -28,7 +28,15 @@ class Note:
         return self.stride, self.name, None if numbers is None else (numbers.dtype, tuple(numbers.shape))
 
     def bits(self):
-        return self.text or (None if self.numbers is None else self.numbers.contiguous().numpy().tobytes())
+        return self.text or (None if self.numbers is None else _bits(self.numbers))
+
+
+def _bits(numbers):
+    """One NaN is as good as another: whose sign and payload an op hands on depends on compilers, on the CPU as well."""
+    parts = torch.view_as_real(numbers) if numbers.is_complex() else numbers
+    if parts.is_floating_point():
+        parts = parts.masked_fill(parts.isnan(), torch.nan)
+    return parts.contiguous().numpy().tobytes()
 
 
 def _stride(tensor):

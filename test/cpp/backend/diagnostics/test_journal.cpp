@@ -1,5 +1,7 @@
 #include "backend/diagnostics/journal.h"
 
+#include <thread>
+
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {
@@ -17,10 +19,10 @@ class JournalTest : public BackendTest {
 };
 
 TEST_F(JournalTest, IsKeptOnlyWhenDebugging) {
-  add_to_journal(JournalKind::kSync, "item", "", nullptr);
+  add_to_journal({.kind = JournalKind::kSync, .cause = "item"});
   EXPECT_TRUE(journal().empty());
   const ScopedFlag<bool> debug(config().debug, true);
-  add_to_journal(JournalKind::kSync, "item", "", nullptr);
+  add_to_journal({.kind = JournalKind::kSync, .cause = "item"});
   EXPECT_EQ(journal().size(), 1);
   clear_journal();
   EXPECT_TRUE(journal().empty());
@@ -28,25 +30,36 @@ TEST_F(JournalTest, IsKeptOnlyWhenDebugging) {
 
 TEST_F(JournalTest, EntriesHoldWhatTheyWereGiven) {
   const ScopedFlag<bool> debug(config().debug, true);
-  add_to_journal(JournalKind::kFallback, "aten::nonzero", "no Meta kernel", "model.py:3", 5, 48);
-  add_to_journal(JournalKind::kCompile, "shape", "", nullptr);
+  add_to_journal(
+      {.kind = JournalKind::kFallback,
+       .cause = "aten::nonzero",
+       .detail = "no Meta kernel",
+       .location = "model.py:3",
+       .duration_ns = 5,
+       .bytes = 48,
+       .trace = 7,
+       .ops = {{"aten::add", "model.py:2", 0.5F}}});
+  add_to_journal({.kind = JournalKind::kCompile, .cause = "shape"});
   const auto entries = journal();
   ASSERT_EQ(entries.size(), 2);
   EXPECT_EQ(entries[0].kind, JournalKind::kFallback);
   EXPECT_EQ(entries[0].cause, "aten::nonzero");
   EXPECT_EQ(entries[0].detail, "no Meta kernel");
-  EXPECT_EQ(entries[0].location, "model.py:3");
+  EXPECT_STREQ(entries[0].location, "model.py:3");
   EXPECT_EQ(entries[0].duration_ns, 5);
   EXPECT_EQ(entries[0].bytes, 48);
+  EXPECT_EQ(entries[0].trace, 7);
+  ASSERT_EQ(entries[0].ops.size(), 1);
+  EXPECT_EQ(entries[0].ops[0].name, "aten::add");
   EXPECT_EQ(entries[1].kind, JournalKind::kCompile);
-  EXPECT_EQ(entries[1].location, "") << "nobody knows the line";
+  EXPECT_EQ(entries[1].location, nullptr) << "nobody knows the line";
 }
 
 TEST_F(JournalTest, EventsEndWhenTheyAreAdded) {
   const ScopedFlag<bool> debug(config().debug, true);
   constexpr int64_t kDuration = 1'000'000'000;
   const int64_t before = journal_clock();
-  add_to_journal(JournalKind::kRun, "", "", nullptr, kDuration);
+  add_to_journal({.kind = JournalKind::kRun, .duration_ns = kDuration});
   const int64_t after = journal_clock();
   const int64_t start = journal().at(0).start_ns;
   EXPECT_GE(start, before - kDuration);
@@ -56,7 +69,7 @@ TEST_F(JournalTest, EventsEndWhenTheyAreAdded) {
 TEST_F(JournalTest, IsBoundedAndForgetsTheOldest) {
   const ScopedFlag<bool> debug(config().debug, true);
   for (int i = 0; i < 10010; ++i) {
-    add_to_journal(JournalKind::kRun, std::to_string(i), "", nullptr);
+    add_to_journal({.kind = JournalKind::kRun, .cause = std::to_string(i)});
   }
   const auto entries = journal();
   EXPECT_EQ(entries.size(), 10000);
@@ -64,11 +77,34 @@ TEST_F(JournalTest, IsBoundedAndForgetsTheOldest) {
   EXPECT_EQ(entries.back().cause, "10009");
 }
 
+TEST_F(JournalTest, OpsOfRunsAreBoundedToo) {
+  const ScopedFlag<bool> debug(config().debug, true);
+  for (int i = 0; i < 5; ++i) {
+    add_to_journal({.kind = JournalKind::kRun, .cause = std::to_string(i), .ops = std::vector<JournalOp>(60000)});
+  }
+  EXPECT_EQ(journal().size(), 3);
+  EXPECT_EQ(journal().front().cause, "2");
+}
+
+TEST_F(JournalTest, EntriesSayWhereTheyWereMade) {
+  const ScopedFlag<bool> debug(config().debug, true);
+  const at::Tensor x = to_lazy(at::ones({1000}));
+  x.mutable_data_ptr();
+  std::thread([] { add_to_journal({.kind = JournalKind::kStep}); }).join();
+  add_to_journal({.kind = JournalKind::kStep});
+  const auto entries = journal();
+  ASSERT_GE(entries.size(), 2);
+  EXPECT_NE(entries.back().thread, entries[entries.size() - 2].thread);
+  EXPECT_GE(entries.back().allocated, 4000);
+}
+
 TEST_F(JournalTest, KindsHaveNames) {
   EXPECT_STREQ(to_string(JournalKind::kSync), "sync");
   EXPECT_STREQ(to_string(JournalKind::kFallback), "fallback");
   EXPECT_STREQ(to_string(JournalKind::kCompile), "compile");
   EXPECT_STREQ(to_string(JournalKind::kRun), "run");
+  EXPECT_STREQ(to_string(JournalKind::kWait), "wait");
+  EXPECT_STREQ(to_string(JournalKind::kStep), "step");
 }
 
 } // namespace

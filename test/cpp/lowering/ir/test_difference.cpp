@@ -41,6 +41,16 @@ TEST(Difference, NamesShapesOfLeaves) {
   EXPECT_EQ(found.what, "the layout is Float[3, 3] strides=[3, 1], was Float[2, 2] strides=[2, 1]");
 }
 
+TEST(Difference, NamesDtypes) {
+  Trace now;
+  Trace then;
+  add_leaf(now, at::ones({2}, at::kDouble));
+  add_leaf(then, at::ones({2}));
+  const Difference found = first_difference(now, {}, then, {});
+  EXPECT_EQ(found.kind, Kind::kDtype);
+  EXPECT_EQ(found.what, "the layout is Double[2] strides=[1], was Float[2] strides=[1]");
+}
+
 TEST(Difference, NamesConstantsByTheirArgument) {
   const Difference found = difference(make_program(2, 1), make_program(2, 0));
   EXPECT_EQ(found.kind, Kind::kConstant);
@@ -52,7 +62,10 @@ TEST(Difference, NamesOpsAndEnds) {
   Program now = make_program();
   Program then = make_program();
   add_relu(now.trace, {now.roots[0]}, floats({4, 2}));
-  EXPECT_EQ(difference(now, then).what, "the number of nodes is 4, was 3");
+  EXPECT_EQ(difference(now, then).kind, Kind::kEnd);
+  EXPECT_EQ(difference(now, then).node, 3);
+  EXPECT_EQ(difference(now, then).what, "it goes on with aten::relu");
+  EXPECT_EQ(difference(then, now).what, "it ends before aten::relu");
   add_mul(then.trace, {then.roots[0]}, {then.roots[0]}, floats({4, 2}));
   const Difference found = difference(now, then);
   EXPECT_EQ(found.kind, Kind::kOp);
@@ -80,8 +93,25 @@ TEST(Difference, NamesResults) {
   then.roots.pop_back();
   const Difference found = difference(now, then);
   EXPECT_EQ(found.kind, Kind::kResults);
-  EXPECT_EQ(found.what, "the list of results is [%2, %3], was [%2]");
+  EXPECT_EQ(found.node, 3);
+  EXPECT_EQ(found.what, "%3, of aten::relu, lives on");
   EXPECT_STREQ(to_string(found.kind), "results");
+  EXPECT_EQ(difference(then, now).what, "%3, of aten::relu, does not live on");
+}
+
+TEST(Difference, NamesTypesOfNumbers) {
+  static const OpInfo& add = make_op("aten::add", "Scalar");
+  const c10::IValue numbers[2] = {1.0, 1};
+  Program programs[2];
+  for (int i = 0; i < 2; ++i) {
+    const Value a = add_leaf(programs[i].trace, at::ones({4}));
+    const ArgBinding number{ArgBinding::Kind::kScalar, 0, numbers[i]};
+    const auto signature = make_signature(add, {an_operand(), number, a_constant(1)}, {floats({4})});
+    programs[i].roots.push_back({programs[i].trace.add_call(signature, Operand{a}, numbers[i], 0, nullptr), 0});
+  }
+  const Difference found = difference(programs[1], programs[0]);
+  EXPECT_EQ(found.kind, Kind::kConstant);
+  EXPECT_EQ(found.what, "the type of argument 'other' is Int, was Double");
 }
 
 TEST(Difference, SimilarityPrefersTheSameShapesThenTheSameOps) {
@@ -89,6 +119,15 @@ TEST(Difference, SimilarityPrefersTheSameShapesThenTheSameOps) {
   EXPECT_GT(similarity(p.trace, make_program().trace), similarity(p.trace, make_program(2, 1).trace));
   EXPECT_GT(similarity(p.trace, make_program(2, 1).trace), similarity(p.trace, make_program(3).trace));
   EXPECT_GT(similarity(p.trace, make_program(3).trace), similarity(p.trace, Trace()));
+}
+
+TEST(Difference, ProgramsOfOtherOpsHaveNothingInCommon) {
+  Trace one;
+  Trace other;
+  add_relu(one, {add_leaf(one, at::ones({4}))}, floats({4}));
+  const Value leaf = add_leaf(other, at::ones({4}));
+  add_mul(other, {leaf}, {leaf}, floats({4}));
+  EXPECT_EQ(similarity(one, other), 0);
 }
 
 } // namespace
