@@ -17,7 +17,7 @@ message(STATUS "torch ${TORCH_VERSION} in ${TORCH_DIR}")
 
 add_library(torch_cpp INTERFACE)
 target_include_directories(torch_cpp SYSTEM INTERFACE
-  "${TORCH_DIR}/include" "${TORCH_DIR}/include/torch/csrc/api/include")
+  "${TORCH_DIR}/include" "${TORCH_DIR}/include/torch/csrc/api/include" "${TORCH_DIR}/include/kineto")
 target_compile_definitions(torch_cpp INTERFACE _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})
 target_link_libraries(torch_cpp INTERFACE
   "${TORCH_DIR}/lib/libtorch.so" "${TORCH_DIR}/lib/libtorch_cpu.so" "${TORCH_DIR}/lib/libc10.so")

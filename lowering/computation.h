@@ -42,6 +42,8 @@ struct UnexpectedStrides {
 // What an instruction has taken; a node may have several.
 struct KernelTime {
   NodeId node;
+  const char* name; // of the op, or ops, that it runs; null: of none. As long as the computation is alive
+  float start;      // seconds since the run began
   float seconds;
 };
 

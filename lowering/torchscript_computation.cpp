@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "common/config.h"
 #include "common/metrics.h"
@@ -14,6 +13,7 @@
 #include "lowering/light_calls.h"
 #include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
+#include "lowering/reproducer.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
 #include "lowering/verify_torchscript.h"
@@ -161,6 +161,9 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   instruction.may_teach = !is_replaced(*node);
   instruction.work = work_of(*node);
   instruction.hands_on_memory = node->kind() == runtime_ops().own;
+  if (op && is_reproducible(*op)) {
+    instruction.reproducible = op;
+  }
   if (op || is_group(*node)) {
     instruction.call = node;
     instruction.call_name = op ? op->name().c_str() : names_.emplace_front(c10::Join(", ", ops_of(*node))).c_str();
@@ -286,6 +289,8 @@ ComputationResult TorchScriptComputation::run_instructions(ComputationInputs inp
   Frame frame;
   frame.errors = leaf_errors(inputs);
   frame.timed = inputs.timed;
+  frame.begin = inputs.timed ? Clock::now() : Clock::time_point();
+  frame.reproduces = config().debug.get();
   frame.light_limit = light_limit(frame.threads.before());
   frame.stack.reserve(max_stack_);
   frame.registers = load(std::move(inputs));
@@ -345,6 +350,7 @@ void TorchScriptComputation::try_to_execute(const Instruction& instruction, Fram
   } catch (...) {
     frame.errors.resize(num_registers_);
     const std::exception_ptr error = std::current_exception();
+    add_reproducer(error, instruction, frame);
     spoil(instruction, describe_error(error, instruction.node, instruction.call, instruction.call_name), frame.errors);
   }
 }
@@ -367,8 +373,20 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
   }
   choose_threads(instruction, frame);
   const RunningOp running(instruction.call_name);
-  add_destination(instruction, stack) ? instruction.run_into(stack) : instruction.run(stack);
+  if (add_destination(instruction, stack)) {
+    instruction.run_into(stack);
+  } else {
+    keep_operands(instruction, frame);
+    instruction.run(stack);
+  }
+  frame.operands.clear();
   take_results(instruction, frame);
+}
+
+void TorchScriptComputation::keep_operands(const Instruction& instruction, Frame& frame) {
+  if (frame.reproduces && instruction.reproducible) {
+    frame.operands = frame.stack;
+  }
 }
 
 void TorchScriptComputation::take_results(const Instruction& instruction, Frame& frame) const {
@@ -407,10 +425,11 @@ void TorchScriptComputation::choose_threads(const Instruction& instruction, Fram
 }
 
 void TorchScriptComputation::execute_timed(const Instruction& instruction, Frame& frame) const {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   execute(instruction, frame);
-  frame.times.push_back({instruction.node, std::chrono::duration<float>(Clock::now() - start).count()});
+  const auto seconds = [](Clock::duration duration) { return std::chrono::duration<float>(duration).count(); };
+  frame.times.push_back(
+      {instruction.node, instruction.call_name, seconds(start - frame.begin), seconds(Clock::now() - start)});
 }
 
 // Whoever reads a result takes it for granted that it lies as the signature says: autograd has asked for its strides
@@ -538,6 +557,25 @@ TorchScriptComputation::OpError TorchScriptComputation::describe_error(
     return {std::current_exception(), node};
   } catch (...) {
     return {error, node};
+  }
+}
+
+void TorchScriptComputation::add_reproducer(
+    const std::exception_ptr& error,
+    const Instruction& instruction,
+    Frame& frame) {
+  const c10::Stack operands = std::exchange(frame.operands, {});
+  if (operands.empty()) {
+    return;
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (c10::Error& raised) {
+    if (const auto program = write_reproducer(*instruction.reproducible, operands, raised.msg())) {
+      raised.add_context("tried, and raises the same on the CPU: python " + *program);
+    }
+  } catch (...) {
+    // Errors of other kinds have no room for it.
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <forward_list>
 
 #include "common/intra_op_threads.h"
@@ -32,6 +33,7 @@ class TorchScriptComputation final : public Computation {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Registers = std::vector<c10::IValue>;
   struct OpError {
     std::exception_ptr error;
@@ -47,6 +49,9 @@ class TorchScriptComputation final : public Computation {
     c10::Stack stack;
     int64_t scramble = 0; // the flag
     bool timed = false;
+    Clock::time_point begin; // if it is timed
+    bool reproduces = false; // the flag `debug`: what an op was given is kept until it has run
+    c10::Stack operands;     // which that is
     IntraOpThreadsScope threads;
     float light_limit = 0; // with the threads that there were
     std::vector<KernelTime> times;
@@ -76,6 +81,7 @@ class TorchScriptComputation final : public Computation {
     NodeId node = 0;                        // of the trace, that it belongs to
     const torch::jit::Node* call = nullptr; // that it belongs to, for error messages; null: an allocation
     const char* call_name = nullptr;        // of its op
+    const OpInfo* reproducible = nullptr;   // the op that it calls, if another program may call it, too
     bool may_teach = false;                 // whether that is the trace's call
   };
 
@@ -100,6 +106,7 @@ class TorchScriptComputation final : public Computation {
   void execute(const Instruction& instruction, Frame& frame) const;
   void take_results(const Instruction& instruction, Frame& frame) const;
   static bool add_destination(const Instruction& instruction, c10::Stack& stack);
+  static void keep_operands(const Instruction& instruction, Frame& frame);
   static void choose_threads(const Instruction& instruction, Frame& frame);
   void execute_timed(const Instruction& instruction, Frame& frame) const;
   static void keep_promises(const Instruction& instruction, Frame& frame);
@@ -113,6 +120,7 @@ class TorchScriptComputation final : public Computation {
   OpError find_error(const Instruction& instruction, const Errors& errors, const std::vector<bool>& among = {}) const;
   static OpError
   describe_error(const std::exception_ptr& error, NodeId node, const torch::jit::Node* call, const char* name);
+  static void add_reproducer(const std::exception_ptr& error, const Instruction& instruction, Frame& frame);
   ComputationResult collect(Frame& frame) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;

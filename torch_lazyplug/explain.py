@@ -226,11 +226,8 @@ def _on_leaks(found: list[Event]) -> Iterable[Advice]:
     growth = _growth([event.allocated for event in steps if event.location == line])
     if growth == 0:
         return
-    lines = collections.Counter(
-        _C._lazy._find_origin(_C._lazy._get_tensor_id(tensor)) or ""
-        for tensor in gc.get_objects()
-        if issubclass(type(tensor), torch.Tensor) and tensor.device.type == "lazy" and tensor.layout is torch.strided
-    )
+    alive = [tensor for tensor in gc.get_objects() if issubclass(type(tensor), torch.Tensor)]
+    lines = collections.Counter(_C._lazy._origin_of(tensor) or "" for tensor in alive)
     del lines[""]
     for location, count in lines.most_common(1):
         problem = f"memory grows by {growth:.0f} bytes a step; {count} tensors made here are alive"

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "backend/caches/varying_sizes.h"
+#include "backend/diagnostics/origins.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
 #include "backend/execution/device_context.h"
@@ -92,6 +93,11 @@ void sync_multi(
 
 int64_t tensor_id(const at::Tensor& tensor) {
   return static_cast<int64_t>(lazy_storage_of(tensor).id());
+}
+
+const char* origin_of(const at::Tensor& tensor) {
+  const auto* storage = tensor.defined() ? LazyStorageImpl::of(tensor) : nullptr;
+  return storage ? find_origin(storage->id()) : nullptr;
 }
 
 std::string tensors_text(const std::vector<at::Tensor>& tensors) {

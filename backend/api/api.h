@@ -34,6 +34,10 @@ LazyStorageImpl& lazy_storage_of(const at::Tensor& tensor);
 // share it.
 int64_t tensor_id(const at::Tensor& tensor);
 
+// The user's line that made, or last wrote, a tensor's contents; null if it is
+// not known, or if the tensor is not lazy (fake ones only say they are).
+const char* origin_of(const at::Tensor& tensor);
+
 // The pending program that computes the tensors: as text, for Graphviz, and as
 // the TorchScript graph that it is lowered to. Run nothing.
 std::string tensors_text(const std::vector<at::Tensor>& tensors);

@@ -91,9 +91,30 @@ at::Tensor to_leaf(const c10::IValue& value, const Geometry& geometry, const Geo
                                                                   : make_cpu_tensor(arranged.storage(), layout);
 }
 
-c10::IValue to_scalar(const c10::IValue& value, size_t number) {
-  TORCH_CHECK_TYPE(value.isScalar(), "input ", number, " of the graph must be a number, got ", value.tagKind());
-  return value;
+// A number, or as many as were recorded.
+c10::IValue to_scalar(const c10::IValue& value, const c10::IValue& recorded, size_t number) {
+  if (!recorded.isList()) {
+    TORCH_CHECK_TYPE(value.isScalar(), "input ", number, " of the graph must be a number, got ", value.tagKind());
+    return value;
+  }
+  const size_t length = recorded.toListRef().size();
+  TORCH_CHECK_TYPE(
+      value.isList() && value.toListRef().size() == length,
+      "input ",
+      number,
+      " of the graph must be a list of ",
+      length,
+      " numbers, got ",
+      value.isList() ? "one of " + std::to_string(value.toListRef().size()) : value.tagKind());
+  if (!recorded.isIntList()) {
+    return value;
+  }
+  std::vector<int64_t> ints;
+  for (const c10::IValue& element : value.toListRef()) {
+    TORCH_CHECK_TYPE(element.isInt(), "input ", number, " of the graph must be a list of integers");
+    ints.push_back(element.toInt());
+  }
+  return ints;
 }
 
 ComputationInputs make_inputs(const CachedComputation& graph, std::vector<c10::IValue> values) {
@@ -108,7 +129,7 @@ ComputationInputs make_inputs(const CachedComputation& graph, std::vector<c10::I
     }
   }
   for (size_t i = num_leaves; i < expected; ++i) {
-    inputs.scalars.push_back(to_scalar(values[i], i));
+    inputs.scalars.push_back(to_scalar(values[i], graph.trace.all_scalars()[i - num_leaves], i));
   }
   return inputs;
 }

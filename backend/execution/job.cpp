@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "common/fail_point.h"
 #include "common/intra_op_threads.h"
 #include "common/metrics.h"
+#include "device/activity_profiler.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
 #include "lowering/runtime_ops.h"
@@ -184,6 +186,17 @@ std::vector<JournalOp> journal_ops(const Trace& trace, const std::vector<KernelT
   return ops;
 }
 
+std::vector<ProfiledKernel> profiled_kernels(const std::vector<KernelTime>& times, int64_t start_ns) {
+  const auto ns = [](float seconds) { return static_cast<int64_t>(1e9 * seconds); };
+  std::vector<ProfiledKernel> kernels;
+  for (const KernelTime& time : times) {
+    if (time.name) {
+      kernels.push_back({time.name, start_ns + ns(time.start), ns(time.seconds)});
+    }
+  }
+  return kernels;
+}
+
 void mark_proven(const Trace& trace) {
   for (const Node& node : trace.nodes()) {
     if (node.signature) {
@@ -201,11 +214,16 @@ ComputationResult compute(Job& job, Failures& failures) {
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
   const bool tells = config().debug.get();
-  inputs.timed = job.timed || tells;
+  const bool is_profiled = is_profiling();
+  inputs.timed = job.timed || tells || is_profiled;
   const TimerScope scope(time);
   const int64_t start = journal_start();
   pass(FailPoint::kRun);
+  const int64_t start_ns = is_profiled ? c10::getTime() : 0;
   auto result = computation->run(std::move(inputs));
+  if (is_profiled) {
+    add_profiled_kernels(job.device, profiled_kernels(result.times, start_ns));
+  }
   if (tells) {
     add_to_journal(
         {.kind = JournalKind::kRun,

@@ -44,10 +44,21 @@ class Copier {
       operands.push_back({renumbered(operand.value), copy_view(operand.view)});
     }
     views_.clear();
-    const std::vector<c10::IValue> none(node.num_scalars);
-    const auto scalars = with_data_ ? from_.scalars(node) : c10::ArrayRef<c10::IValue>(none);
+    c10::SmallVector<c10::IValue, 4> scalars;
+    for (const c10::IValue& scalar : from_.scalars(node)) {
+      scalars.push_back(with_data_ ? scalar : without_data(scalar));
+    }
     const auto num_written = static_cast<uint32_t>(node.num_outputs - node.signature->outputs.size());
     return to_.add_call(node.signature, operands, scalars, num_written, node.location);
+  }
+
+  static c10::IValue without_data(const c10::IValue& scalar) {
+    if (!scalar.isList()) {
+      return {};
+    }
+    const size_t length = scalar.toListRef().size();
+    return scalar.isIntList() ? c10::IValue(std::vector<int64_t>(length))
+                              : c10::IValue(c10::List<at::Scalar>(std::vector<at::Scalar>(length)));
   }
 
   // Operands of one call with one view are one tensor, and stay so.

@@ -16,8 +16,8 @@ struct TraceSlice {
 // leaves share their data. The roots are `values` in the copy.
 TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values);
 
-// A copy of the whole trace without data: leaves are undefined, scalars None. It
-// keeps the numbers of nodes.
+// A copy of the whole trace without data: leaves are undefined, scalars None, and
+// lists of them zeros. It keeps the numbers of nodes.
 Trace copy_without_data(const Trace& trace);
 
 // Asks a slice for the tensor that reads `value` as `geometry`. Roots stay

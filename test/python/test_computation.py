@@ -186,7 +186,7 @@ def test_inputs_may_be_lazy_strided_or_offset_and_are_read_as_they_are(function,
         ([torch.ones(2, dtype=torch.float64), 1], RuntimeError, r"got Double\[2\]"),
         ([1, 1], TypeError, "input 0 of the graph must be a tensor, got Int"),
         ([torch.ones(2), torch.ones(2)], TypeError, "input 1 of the graph must be a number, got Tensor"),
-        ([torch.ones(2), "text"], TypeError, "a graph takes tensors and numbers, got .*str"),
+        ([torch.ones(2), "text"], TypeError, "a graph takes tensors, numbers and lists of numbers, got .*str"),
     ],
 )
 def test_wrong_inputs_are_named(inputs, error, message):
@@ -194,6 +194,23 @@ def test_wrong_inputs_are_named(inputs, error, message):
     key = computation.get_graph_hash([x.clamp(min=0.5)])
     with pytest.raises(error, match=message):
         computation.run_cached_graph(key, inputs)
+
+
+def test_lists_of_numbers_are_inputs():
+    x, y = lazy(1, 2), lazy(3, 4)
+    results = torch._foreach_mul([x, y], [3.0, 2])
+    key = computation.get_graph_hash(results)
+    _, inputs = computation.get_tensors_ts_device_data_node(results)
+    assert inputs[2:] == [[3.0, 2]]
+    again = computation.run_cached_graph(key, inputs)
+    assert [result.tolist() for result in again] == [[3, 6], [6, 8]]
+    others = computation.run_cached_graph(key, [*inputs[:2], [1.5, 10]])
+    assert [result.tolist() for result in others] == [[1.5, 3], [30, 40]]
+    for wrong, got in (([1.0], "one of 1"), (1.0, "Double")):
+        with pytest.raises(TypeError, match=f"input 2 of the graph must be a list of 2 numbers, got {got}"):
+            computation.run_cached_graph(key, [*inputs[:2], wrong])
+    with pytest.raises(TypeError, match="lists of numbers, got one with a Tensor"):
+        computation.run_cached_graph(key, [*inputs[:2], [1.0, torch.ones(1)]])
 
 
 def test_errors_of_ops_reach_the_caller():

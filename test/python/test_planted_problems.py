@@ -3,12 +3,16 @@
 Each program marks the line that is to be found with the comment ``# here``.
 """
 
+import re
+import subprocess
+import sys
 import textwrap
 import threading
 
 import pytest
 import torch
 from helpers import finish_everything, run_fresh
+from torch._subclasses import FakeTensorMode
 
 import torch_lazyplug
 from torch_lazyplug import config, debug, explain, ir_cache
@@ -32,7 +36,8 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path, debugging):
+def program(tmp_path, debugging, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for reproducers
     finish_everything()
     ir_cache.reset()
     return lambda code: Program(tmp_path, code)
@@ -208,6 +213,9 @@ def test_an_index_out_of_range(program):
     assert f"recorded at {planted.here}" in message
     assert "aten::index_select(Float[4, 3] strides=[3, 1], Long[2] strides=[1])" in message
     finish_everything()
+    (reproducer,) = re.findall(r"tried, and raises the same on the CPU: python (.*\.py)", message)
+    done = subprocess.run([sys.executable, reproducer], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and done.stderr.rstrip().endswith("IndexError: " + message.splitlines()[0])
 
 
 def test_no_memory(program):
@@ -249,7 +257,10 @@ def test_losses_that_are_kept(program):
     """)
     )
     scope = planted.run()
+    with FakeTensorMode():
+        fake = torch.empty(3, device="lazy")  # says that it is lazy
     found = [advice for advice in debug.advice() if "memory grows" in advice.problem]
+    del fake
     assert [advice.location for advice in found] == [planted.here]
     assert "tensors made here are alive" in found[0].problem and "detach()" in found[0].remedy
     assert len(scope["losses"]) == 15

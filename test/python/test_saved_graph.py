@@ -224,6 +224,13 @@ def test_the_command_prints_shapes_checksums_and_the_time(tmp_path):
     assert re.fullmatch(r"median of 3 runs: [\d.]+ us", lines[-1])
 
 
+def test_lists_of_numbers(tmp_path):
+    tensors = list(torch._foreach_mul([lazy(1.0), lazy(2.0)], [3.0, 4]))
+    tensors += torch._foreach_add([lazy(1, dtype=torch.int64), lazy(2, dtype=torch.int64)], [3, 4])
+    debug.save_graph(tmp_path / "graph", tensors)
+    assert [t.tolist() for t in debug.load_graph(tmp_path / "graph").run()] == [[3], [8], [4], [6]]
+
+
 # What is refused -----------------------------------------------------------------------------------------------------
 
 
@@ -249,13 +256,6 @@ def test_other_files_are_refused(write, tmp_path):
     write(tmp_path / "file")
     with pytest.raises(ValueError, match="is not a saved graph"):
         debug.load_graph(tmp_path / "file")
-
-
-def test_lists_of_numbers_are_refused(tmp_path):
-    tensors = list(torch._foreach_mul([lazy(1.0), lazy(2.0)], [3.0, 4.0]))
-    with pytest.raises(NotImplementedError, match="foreach=False"):
-        debug.save_graph(tmp_path / "graph", tensors)
-    assert [t.tolist() for t in tensors] == [[3], [8]] and not (tmp_path / "graph").exists()
 
 
 def test_files_that_are_not_there_are_said_to_be(tmp_path):

@@ -5,7 +5,6 @@
 #include "backend/api/cached_run.h"
 #include "backend/caches/recompiles.h"
 #include "backend/diagnostics/journal.h"
-#include "backend/diagnostics/origins.h"
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/recording/force_fallback.h"
 #include "common/config.h"
@@ -18,6 +17,18 @@ namespace {
 
 using torch::wrap_pybind_function;
 using torch::wrap_pybind_function_no_gil;
+
+c10::IValue from_python(const py::handle& value);
+
+c10::IValue list_from_python(const py::handle& list) {
+  c10::impl::GenericList numbers(c10::NumberType::get());
+  for (const py::handle& item : list) {
+    const c10::IValue number = from_python(item);
+    TORCH_CHECK_TYPE(number.isScalar(), "a graph takes lists of numbers, got one with a ", number.tagKind());
+    numbers.push_back(number);
+  }
+  return numbers;
+}
 
 c10::IValue from_python(const py::handle& value) {
   if (THPVariable_Check(value.ptr())) {
@@ -32,9 +43,12 @@ c10::IValue from_python(const py::handle& value) {
   if (py::isinstance<py::float_>(value)) {
     return value.cast<double>();
   }
+  if (py::isinstance<py::list>(value)) {
+    return list_from_python(value);
+  }
   TORCH_CHECK_TYPE(
       PyComplex_Check(value.ptr()),
-      "a graph takes tensors and numbers, got ",
+      "a graph takes tensors, numbers and lists of numbers, got ",
       py::str(py::type::of(value)).cast<std::string>());
   return value.cast<c10::complex<double>>();
 }
@@ -42,6 +56,13 @@ c10::IValue from_python(const py::handle& value) {
 py::object to_python(const c10::IValue& value) {
   if (value.isTensor()) {
     return py::cast(value.toTensor());
+  }
+  if (value.isList()) {
+    py::list numbers;
+    for (const c10::IValue& number : value.toListRef()) {
+      numbers.append(to_python(number));
+    }
+    return numbers;
   }
   return py::cast(value.toScalar());
 }
@@ -122,7 +143,7 @@ void bind_metrics(py::module& lazy) {
     }
   });
   lazy.def("_current_location", current_location);
-  lazy.def("_find_origin", [](int64_t tensor_id) { return find_origin(static_cast<uint64_t>(tensor_id)); });
+  lazy.def("_origin_of", &origin_of);
   lazy.def("_explain_recompile", explain_recompile);
 }
 

@@ -30,8 +30,7 @@ def save_graph(path: str | os.PathLike[str], tensors: Sequence[torch.Tensor]) ->
     setting ``debug``, the user's lines are saved, too. While this runs, no other thread should use the device.
 
     Raises ``TypeError`` for what is no tensor, ``ValueError`` if there are none, ``RuntimeError`` for tensors that are
-    not lazy or not strided, or on different devices, the error of a tensor that has failed, and ``OSError``;
-    ``NotImplementedError`` if an op takes a list of numbers, as some optimizers' ``_foreach_`` ops do.
+    not lazy or not strided, or on different devices, the error of a tensor that has failed, and ``OSError``.
     """
     if isinstance(tensors, torch.Tensor):
         raise TypeError("expected a sequence of tensors, got a tensor")
@@ -67,8 +66,6 @@ class _Leaves:
 
     def __init__(self, graph: str, recorded: str) -> None:
         self._types = [value.type() for value in torch._C.parse_ir(graph).inputs()]
-        if any(isinstance(leaf, torch._C.ListType) for leaf in self._types):
-            raise NotImplementedError("lists of numbers cannot be saved: give the optimizer foreach=False")
         found = [(int(i), int(offset or 0), number) for i, offset, number in _LEAF.findall(recorded)]
         self._offsets = {i: offset for i, offset, _ in found}
         # Numbers in the guise of tensors, which take the dtype of what they meet.

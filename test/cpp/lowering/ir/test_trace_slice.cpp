@@ -70,6 +70,18 @@ TEST(TraceSlice, CopyWithoutDataIsTheSameProgram) {
   EXPECT_EQ(copy.leaf_info(0).tensor_id, 7);
 }
 
+TEST(TraceSlice, CopyWithoutDataKeepsTheLengthOfLists) {
+  Trace trace;
+  const Value leaf = trace.add_device_data(at::ones({2}), floats({2}));
+  const auto signature = make_signature(make_op("aten::relu"), {an_operand()}, {floats({2})});
+  const c10::List<at::Scalar> numbers({at::Scalar(1.5), at::Scalar(2)});
+  trace.add_call(signature, Operand{leaf}, {numbers, std::vector<int64_t>{3, 4, 5}}, 0, nullptr);
+  const std::vector<c10::IValue> scalars = copy_without_data(trace).all_scalars();
+  EXPECT_EQ(scalars[0].toListRef().size(), 2);
+  EXPECT_FALSE(scalars[0].isIntList());
+  EXPECT_EQ(scalars[1].toIntVector(), (std::vector<int64_t>{0, 0, 0}));
+}
+
 TEST(TraceSlice, RootsAreDistinctAndReadThroughViews) {
   const Program p;
   TraceSlice slice = extract(p.trace, p.sum);
