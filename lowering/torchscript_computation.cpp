@@ -384,8 +384,12 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
 }
 
 void TorchScriptComputation::keep_operands(const Instruction& instruction, Frame& frame) {
-  if (frame.reproduces && instruction.reproducible) {
-    frame.operands = frame.stack;
+  if (!frame.reproduces || !instruction.reproducible) {
+    return;
+  }
+  for (const c10::IValue& operand : frame.stack) {
+    // Lists of tensors pass for lists of optional tensors only if nobody else holds them.
+    frame.operands.push_back(operand.isList() ? c10::IValue(operand.toList().copy()) : operand);
   }
 }
 

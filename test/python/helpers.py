@@ -294,6 +294,18 @@ def _assert_devices(inputs, results, on_cpu):
             assert t is None or t.device.type == torch.device(device).type, f"tensor {number} is on {t.device}"
 
 
+def run_in_bfloat16(network, x):
+    """What a recurrent network computes on the CPU under autocast to bfloat16.
+
+    Where oneDNN has no bfloat16, autocast makes an LSTM raise that oneDNN would run; one in bfloat16 itself does not.
+    """
+    runs_on_onednn = isinstance(network, torch.nn.LSTM) and network.proj_size == 0
+    if runs_on_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return copy.deepcopy(network).bfloat16()(x.bfloat16())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return network(x)
+
+
 def assert_disjoint(*trees):
     """No two storages have memory in common, whatever devices they are on."""
     storages = {t.untyped_storage()._cdata: t.untyped_storage() for t in tensors_in(trees) if t.layout == torch.strided}

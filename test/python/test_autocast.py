@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from helpers import DEVICE, assert_same, work
+from helpers import DEVICE, assert_same, run_in_bfloat16, work
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -271,8 +271,8 @@ def test_nothing_warns():
 def test_lstm_layers_have_the_dtype_of_the_region(options):
     lstm = torch.nn.LSTM(4, 6, **options)
     x = torch.randn(5, 3, 4)
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        expected = lstm(x)
+    with torch.no_grad():
+        expected = run_in_bfloat16(lstm, x)
     lstm.to(DEVICE)
     with torch.no_grad(), torch.autocast(DEVICE, dtype=torch.bfloat16), work() as done:
         actual = lstm(x.to(DEVICE))

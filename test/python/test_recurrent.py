@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from helpers import DEVICE, work
+from helpers import DEVICE, run_in_bfloat16, work
 from torch import nn
 from torch.nn.utils import rnn
 
@@ -130,8 +130,7 @@ def test_dropout_between_layers():
 def test_autocast_computes_in_bfloat16(kind):
     torch.manual_seed(0)
     network, x = KINDS[kind](6, 5), torch.randn(4, 2, 6)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        expected = network(x)[0]
+    expected = run_in_bfloat16(network, x)[0]
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
         actual = copy.deepcopy(network).to(DEVICE)(x.to(DEVICE))[0]
     assert actual.dtype == expected.dtype

@@ -107,5 +107,17 @@ TEST_F(ReproducerTest, IsNamedByTheErrorWhenDebugging) {
   }
 }
 
+TEST_F(ReproducerTest, ListsOfTensorsPassForListsOfOptionalOnesWhenDebugging) {
+  config().debug.set(true);
+  Trace trace;
+  const Value values = add_leaf(trace, at::arange(4, at::kFloat));
+  const Value index = add_leaf(trace, at::tensor({2L, 1L}));
+  const auto signature = make_signature(make_op("aten::index", "Tensor"), {an_operand(), a_list(1)}, {floats({2})});
+  const Value picked{trace.add_call(signature, {Operand{values}, Operand{index}}, {}, 0, nullptr), 0};
+  const auto outputs = compile(trace, picked)->run({trace.leaves(), {}}).outputs;
+  ASSERT_FALSE(outputs[0].error);
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({2.F, 1.F})));
+}
+
 } // namespace
 } // namespace lazyplug
