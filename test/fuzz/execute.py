@@ -110,7 +110,8 @@ class Comparison:
         self.program, self.blocking = program, program.mode.launch_blocking
         self.cpu, self.other = Machine("cpu"), Machine(device)
         self.suspects = []
-        self.unversioned = set()  # gradients: whether they are added in place depends on who else holds them
+        # Gradients and views of them: whether they are added in place depends on who else holds them.
+        self.unversioned = set()
         self.uncounted = False  # a write that failed later than on the CPU has been counted as a version
 
     def run(self):
@@ -163,7 +164,7 @@ class Comparison:
             self.other.assign(statement.results, actual)
         elif not statement.writes:
             check_observed(expected, actual)
-        if statement.code == "{0}.grad":
+        if statement.code == "{0}.grad" or self.unversioned.intersection(self.cpu.aliases(statement.results)):
             self.unversioned.update(statement.results)
         for name in (*statement.results, *statement.writes):
             if name in self.cpu.variables:

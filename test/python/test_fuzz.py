@@ -122,3 +122,19 @@ def test_of_two_errors_the_device_may_meet_the_later_one_first(blocking):
     write = Statement(code, (Ref("t1"), 1, Ref("t2")), writes=("t1",))
     mismatch = execute.run(Program(0, (leaf, part, index, write), mode=Mode(blocking)), DEVICE)
     assert mismatch is None
+
+
+@pytest.mark.lazy_only
+@pytest.mark.usefixtures("fuzzer")
+def test_versions_of_gradients_and_their_views_are_not_compared():
+    from fuzz import execute
+    from fuzz.mode import Mode
+    from fuzz.program import Program, Ref, Statement
+
+    leaf = Statement("torch.ones((), device=device).requires_grad_()", results=("t0",))
+    write = Statement("({0} + 1).ge_({0})", (Ref("t0"),), ("t1",))
+    backward = Statement("{0}.sum().backward()", (Ref("t1"),))
+    gradient = Statement("{0}.grad", (Ref("t0"),), ("t2",))
+    view = Statement("{0}.as_strided((), (), 0)", (Ref("t2"),), ("t3",))
+    mismatch = execute.run(Program(0, (leaf, write, backward, gradient, view), mode=Mode(False)), DEVICE)
+    assert mismatch is None
