@@ -109,12 +109,16 @@ class Driver:
             if failure is None:
                 self._remove(each)
             else:
-                self.failures.append(failure)
+                self._fail(failure)
 
     def _bury(self, each, kind, detail):
-        self.failures.append({"seed": each.shared.seed.value, "kind": kind, "detail": detail, "code": ""})
+        self._fail({"seed": each.shared.seed.value, "kind": kind, "detail": detail, "code": ""})
         self._remove(each)
         self.workers.append(Worker(self))
+
+    def _fail(self, failure):
+        self.failures.append(failure)
+        print(f"seed {failure['seed']}: {failure['kind']}: {failure['detail'][:300]}", file=sys.stderr, flush=True)
 
     def _remove(self, each):
         self.finished += each.shared.done.value
