@@ -47,7 +47,10 @@ def bilinear(draw, h):
 def convolution(draw, h):
     n, channels = h.dim() - 2, h.shape[1]
     groups, kernel = _divisor(draw, channels) if draw.chance(0.4) else 1, draw.choice(1, 2, 3, 3)
-    options = f"{kernel}, stride={draw.choice(1, 1, 1, 2)}, padding={draw.number(0, kernel // 2)}, groups={groups}"
+    # Without AVX-512, oneDNN writes out of bounds where it makes the gradient of the weights of a strided 1x1
+    # convolution of few channels in channels-last: PyTorch crashes by itself.
+    stride = draw.choice(1, 1, 1, 2) if kernel > 1 else 1
+    options = f"{kernel}, stride={stride}, padding={draw.number(0, kernel // 2)}, groups={groups}"
     options += f", bias={draw.chance(0.7)}, dilation={draw.choice(1, 1, 1, 2)}"
     kind = draw.choice("Conv", "Conv", "Conv", "ConvTranspose")
     m = draw.module(
