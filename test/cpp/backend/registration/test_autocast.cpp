@@ -113,6 +113,11 @@ TEST_F(AutocastTest, ParametersAreCastOncePerRegion) {
 }
 
 // A whole layer is cast at once; one with projections falls apart into ops, of which each has its own policy.
+bool has_bfloat16() {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_is_mkldnn_bf16_supported", "");
+  return op.typed<bool()>().call();
+}
+
 TEST_F(AutocastTest, LstmLayersAreThoseOfTheCpu) {
   for (const int64_t projection : {0, 2}) {
     at::manual_seed(1);
@@ -123,11 +128,15 @@ TEST_F(AutocastTest, LstmLayersAreThoseOfTheCpu) {
       params.push_back(at::randn({projection, 3}));
     }
     at::Tensor input = at::randn({5, 2, 4});
-    const auto run = [&] {
-      const AutocastScope scope;
+    const auto run_as_is = [&] {
       return std::get<0>(at::lstm(input, state, params, /*has_biases=*/false, 1, 0, /*train=*/false, false, false));
     };
-    const at::Tensor expected = run();
+    const auto run = [&] {
+      const AutocastScope scope;
+      return run_as_is();
+    };
+    // On the CPU, autocast raises where oneDNN would run the layer but has no bfloat16.
+    const at::Tensor expected = projection || has_bfloat16() ? run() : run_as_is().to(at::kBFloat16);
     input = to_lazy(input);
     for (std::vector<at::Tensor>* tensors : {&state, &params}) {
       std::transform(tensors->begin(), tensors->end(), tensors->begin(), [](auto& t) { return to_lazy(t); });
