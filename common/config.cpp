@@ -177,10 +177,10 @@ Config::Config()
       fusion(
           {"fusion",
            "Whether neighbouring pointwise ops share one kernel; 0: each op runs by PyTorch's own. 2: ops that stand "
-           "alone take such a kernel, too, which tests it.",
+           "alone take such a kernel, too, which tests it. 3: functions such as exp are computed by this package, too.",
            {"LAZYPLUG_FUSION"}},
           1,
-          between(0, 2)),
+          between(0, 3)),
       dump_dir(
           {"dump_dir",
            "A folder for the text of each graph that is compiled: as recorded, and after each pass that changed it.",

@@ -85,7 +85,7 @@ Grouping enabled_grouping() {
   if (fusion == 0 || !is_pass_enabled("fusion")) {
     return Grouping::kNone;
   }
-  return fusion == 1 ? Grouping::kSeveral : Grouping::kAll;
+  return fusion == 1 ? Grouping::kSeveral : fusion == 2 ? Grouping::kAll : Grouping::kFunctions;
 }
 
 } // namespace

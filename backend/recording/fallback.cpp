@@ -13,6 +13,7 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
+#include "lowering/function_kernel.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -24,7 +25,8 @@ class CpuCall {
   CpuCall(const OpInfo& op, c10::Stack* stack)
       : op_(op), stack_(stack), device_(find_device()), tensors_(device_, op.writes()) {}
 
-  void run() {
+  // As a graph would, or by PyTorch's kernel.
+  void run(bool as_graphs_do) {
     const size_t first = stack_->size() - op_.num_args();
     for (size_t i = 0; i < op_.num_args(); ++i) {
       auto& argument = (*stack_)[first + i];
@@ -33,7 +35,9 @@ class CpuCall {
     }
     {
       const CpuKernelScope scope(op_, device_);
-      op_.handle().callBoxed(stack_);
+      if (!as_graphs_do || !run_function(op_, *stack_)) {
+        op_.handle().callBoxed(stack_);
+      }
     }
     tensors_.update_written();
     for (size_t i = stack_->size() - op_.num_returns(); !result_elsewhere_ && i < stack_->size(); ++i) {
@@ -174,7 +178,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   note_sync(c10::str(op.name(), " on the CPU"));
   const SyncCause cause("fallback");
   const int64_t start = journal_start();
-  CpuCall(op, stack).run();
+  CpuCall(op, stack).run(/*as_graphs_do=*/false);
   total.add();
   counter(op.base_name()).add();
   log_debug(op.name(), " ran on the CPU: ", reason);
@@ -194,7 +198,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   const SyncCause cause(reason);
   const int64_t start = journal_start();
-  CpuCall(op, stack).run();
+  CpuCall(op, stack).run(/*as_graphs_do=*/true);
   note_at_once(op, reason, start);
 }
 

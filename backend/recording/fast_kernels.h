@@ -16,6 +16,7 @@
 #include "backend/ops/op_table.h"
 #include "backend/recording/fallback.h"
 #include "backend/recording/tracer.h"
+#include "lowering/function_kernel.h"
 
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {
@@ -144,6 +145,12 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
 
 template <typename Op, typename... Args>
 at::Tensor run_unboxed_at_once(const OpInfo& op, const Known& known, const Args&... args) {
+  if (is_function_here(op)) {
+    c10::Stack stack;
+    torch::jit::push(stack, args...);
+    run_at_once(op, &stack, known.run_now);
+    return std::move(stack.back()).toTensor();
+  }
   return run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
     const auto cpu_args = all_on_cpu<Op>(tensors, args...);
     const CpuKernelScope scope(op, known.device);

@@ -58,6 +58,25 @@ bool makes_one_value(const GraphNode& node) {
          !(signature.shares_written && reads_view_of_written(node));
 }
 
+// See find_function(). What writes is not computed here, nor what a pass has made of it.
+bool is_computed_here(const GraphNode& node) {
+  const Geometry& result = node.layout_of(0);
+  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float) {
+    return false;
+  }
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    const GraphUse& operand = node.operand(i);
+    if (!operand.value().defined()) {
+      return false;
+    }
+    const Geometry& seen = operand.view() ? *operand.view() : operand.value().layout();
+    if (seen.dtype != result.dtype || seen.sizes != result.sizes || seen.strides != result.strides) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
 std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayRef sizes) {
   if (geometry.sizes.size() > sizes.size()) {
@@ -76,8 +95,21 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 
 } // namespace
 
+const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
+  const PointwiseOp* row = find_pointwise_op(node.op());
+  if (row || !takes_functions_) {
+    return row;
+  }
+  for (const ArgBinding& arg : node.signature()->args) {
+    if (arg.kind == ArgBinding::Kind::kConstant && arg.constant.isString()) {
+      return find_function(node.op(), arg.constant.toStringRef());
+    }
+  }
+  return find_function(node.op(), {});
+}
+
 bool PointwiseGroup::add(GraphNode& node) {
-  const PointwiseOp* op = node.is_call() ? find_pointwise_op(node.op()) : nullptr;
+  const PointwiseOp* op = node.is_call() ? find_row(node) : nullptr;
   if (!op || nodes_.size() == kMaxNodes) {
     return false;
   }
@@ -141,10 +173,10 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   }
   numbers_.push_back(scalar);
   if (arg == 's') {
-    step.number = place;
+    step.number = step.num_numbers++ == 0 ? place : step.number;
   } else {
     step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
-    steps_.push_back({Opcode::kNumber, {}, {}, place});
+    steps_.push_back({Opcode::kNumber, {}, {}, place, 1});
   }
   return true;
 }
@@ -173,7 +205,7 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
 // Whether the results lie as those of the group.
 bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  if (!makes_one_value(node)) {
+  if (!makes_one_value(node) || (op.kind == PointwiseOp::Kind::kFunction && !is_computed_here(node))) {
     return false;
   }
   const Geometry& result = node.layout_of(0);
@@ -250,6 +282,11 @@ bool PointwiseGroup::is_read_outside(const GraphNode& node) const {
 
 bool PointwiseGroup::has_outputs() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [this](const GraphNode* node) { return is_read_outside(*node); });
+}
+
+bool PointwiseGroup::has_functions() const {
+  return std::any_of(
+      nodes_.begin(), nodes_.end(), [](const GraphNode* node) { return !find_pointwise_op(node->op()); });
 }
 
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
@@ -348,6 +385,7 @@ kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) con
     kernels::Instruction& instruction =
         program.instructions.emplace_back(kernels::Instruction{steps_[i].opcode, slots[i]});
     instruction.number = steps_[i].number;
+    instruction.second_number = steps_[i].num_numbers > 1 ? steps_[i].number + 1 : 0;
     for (size_t j = 0; j < steps_[i].sources.size(); ++j) {
       const auto [is_input, index] = steps_[i].sources[j];
       instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : slots[index];

@@ -21,7 +21,8 @@ class PointwiseGroup {
 
   static constexpr size_t kMaxNodes = 32;
 
-  explicit PointwiseGroup(const Graph& graph) : graph_(&graph) {}
+  // `functions`: whether it takes calls of find_function().
+  explicit PointwiseGroup(const Graph& graph, bool functions = false) : graph_(&graph), takes_functions_(functions) {}
 
   // Takes the call in, unless it is none that fits. It comes after those that are in.
   bool add(GraphNode& node);
@@ -54,6 +55,7 @@ class PointwiseGroup {
   };
   std::vector<Output> outputs() const;
   bool has_outputs() const;
+  bool has_functions() const;
   // Its slots with memory are the inputs, then the outputs.
   kernels::Program program(const std::vector<Output>& outputs) const;
 
@@ -67,9 +69,11 @@ class PointwiseGroup {
     kernels::Opcode opcode;
     c10::SmallVector<Source, 3> sources;
     c10::SmallVector<Source, 1> unread; // sources whose values do not matter
-    uint8_t number = 0;
+    uint8_t number = 0; // the first of them
+    uint8_t num_numbers = 0;
   };
 
+  const PointwiseOp* find_row(const GraphNode& node) const;
   bool add_call(GraphNode& node, const PointwiseOp& op);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
   bool rounds_by_place(const Step& step) const;
@@ -85,6 +89,7 @@ class PointwiseGroup {
   std::vector<kernels::Slot> place_results(size_t first_free, const std::vector<Output>& outputs) const;
 
   const Graph* graph_;
+  bool takes_functions_;
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<uint32_t> step_of_; // by node: the last of its steps, which makes its result

@@ -3,6 +3,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "common/config.h"
+#include "lowering/passes/pass.h"
+
 namespace lazyplug {
 namespace {
 
@@ -59,24 +62,69 @@ constexpr PointwiseOp kOps[] = {
     {"aten::scalar_tensor", "", Opcode::kNumber, "s----"},
 };
 
-std::unordered_map<std::string, const PointwiseOp*> make_index() {
-  std::unordered_map<std::string, const PointwiseOp*> index;
-  for (const PointwiseOp& op : kOps) {
-    index.emplace(std::string(op.base) + "." + op.overload, &op);
+constexpr PointwiseOp kFunctions[] = {
+    {"aten::exp", "", Opcode::kExp, "t", Kind::kFunction},
+    {"aten::expm1", "", Opcode::kExpm1, "t", Kind::kFunction},
+    {"aten::log", "", Opcode::kLog, "t", Kind::kFunction},
+    {"aten::log1p", "", Opcode::kLog1p, "t", Kind::kFunction},
+    {"aten::sin", "", Opcode::kSin, "t", Kind::kFunction},
+    {"aten::cos", "", Opcode::kCos, "t", Kind::kFunction},
+    {"aten::tanh", "", Opcode::kTanh, "t", Kind::kFunction},
+    {"aten::erf", "", Opcode::kErf, "t", Kind::kFunction},
+    {"aten::sigmoid", "", Opcode::kSigmoid, "t", Kind::kFunction},
+    {"aten::silu", "", Opcode::kSilu, "t", Kind::kFunction},
+    {"aten::silu_backward", "", Opcode::kSiluBackward, "tt", Kind::kFunction},
+    {"aten::gelu", "", Opcode::kGelu, "t-", Kind::kFunction, "none"},
+    {"aten::gelu", "", Opcode::kGeluTanh, "t-", Kind::kFunction, "tanh"},
+    {"aten::gelu_backward", "", Opcode::kGeluBackward, "tt-", Kind::kFunction, "none"},
+    {"aten::gelu_backward", "", Opcode::kGeluTanhBackward, "tt-", Kind::kFunction, "tanh"},
+    {"aten::softplus", "", Opcode::kSoftplus, "tss", Kind::kFunction},
+    {"aten::softplus_backward", "", Opcode::kSoftplusBackward, "ttss", Kind::kFunction},
+};
+
+template <size_t N>
+std::unordered_multimap<std::string, const PointwiseOp*> make_index(const PointwiseOp (&rows)[N]) {
+  std::unordered_multimap<std::string, const PointwiseOp*> index;
+  for (const PointwiseOp& row : rows) {
+    index.emplace(*row.overload ? std::string(row.base) + "." + row.overload : row.base, &row);
   }
   return index;
+}
+
+auto rows_of_function(const OpInfo& op) {
+  static const auto* index = new auto(make_index(kFunctions));
+  return index->equal_range(op.name());
 }
 
 } // namespace
 
 const PointwiseOp* find_pointwise_op(const OpInfo& op) {
-  static const auto* index = new auto(make_index());
+  static const auto* index = new auto(make_index(kOps));
   std::string name = op.base_name();
   if (op.writes() && name.ends_with('_')) {
     name.pop_back();
   }
-  const auto found = index->find(name + "." + op.overload());
+  const auto found = index->find(op.overload().empty() ? name : name + "." + op.overload());
   return found == index->end() ? nullptr : found->second;
+}
+
+bool computes_functions() {
+  return config().fusion.get() == 3 && is_pass_enabled("fusion");
+}
+
+bool is_function(const OpInfo& op) {
+  const auto [first, last] = rows_of_function(op);
+  return first != last;
+}
+
+const PointwiseOp* find_function(const OpInfo& op, std::string_view variant) {
+  const auto [first, last] = rows_of_function(op);
+  for (auto row = first; row != last; ++row) {
+    if (!row->second->variant || row->second->variant == variant) {
+      return row->second;
+    }
+  }
+  return nullptr;
 }
 
 } // namespace lazyplug

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "kernels/tile_program.h"
 #include "lowering/ir/op_info.h"
 
@@ -17,16 +19,26 @@ struct PointwiseOp {
     kComputes, // in the dtype of its result
     kSwapped,  // the same, with its two inputs in the other order
     kCompares, // the result is Bool
+    kFunction, // a function of this package's own, see find_function()
   };
   const char* base; // "aten::add"
   const char* overload;
   kernels::Opcode opcode;
   const char* args;
   Kind kind = Kind::kComputes;
+  const char* variant = nullptr; // what a string among the arguments must say
 };
 
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
 // the same to the bit, in whatever groups.
 const PointwiseOp* find_pointwise_op(const OpInfo& op);
+
+// Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
+// the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
+// nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps.
+bool computes_functions(); // whether the flag `fusion` asks for it
+bool is_function(const OpInfo& op);
+// The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
+const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
 
 } // namespace lazyplug

@@ -14,13 +14,17 @@ constexpr int64_t kMaxUnrelated = 32'768;
 // Open groups have nothing to do with each other: a call that reads the results of two closes one of them, or both.
 class Scheduler {
  public:
-  Scheduler(Graph& graph, size_t min_nodes) : graph_(graph), min_nodes_(min_nodes) {
+  Scheduler(Graph& graph, Grouping grouping)
+      : graph_(graph),
+        takes_functions_(grouping == Grouping::kFunctions),
+        min_nodes_(grouping == Grouping::kAll ? 1 : 2) {
     graph.number();
     group_of_.resize(graph.nodes().size());
   }
 
   void add(GraphNode& node) {
-    const bool is_pointwise = node.is_call() && find_pointwise_op(node.op());
+    const bool is_pointwise =
+        node.is_call() && (find_pointwise_op(node.op()) || (takes_functions_ && is_function(node.op())));
     if (is_pointwise) {
       merge_before(node);
     }
@@ -85,7 +89,7 @@ class Scheduler {
   }
 
   bool begin(GraphNode& node) {
-    auto group = std::make_unique<Group>(graph_);
+    auto group = std::make_unique<Group>(graph_, takes_functions_);
     if (!group->add(node)) {
       return false;
     }
@@ -137,10 +141,12 @@ class Scheduler {
     if (!group->has_outputs()) {
       return; // dead code that has not been removed
     }
-    steps_.push_back(group->nodes().size() < min_nodes_ ? Step{first, nullptr} : Step{nullptr, std::move(group)});
+    const bool is_node = group->nodes().size() < min_nodes_ && !group->has_functions();
+    steps_.push_back(is_node ? Step{first, nullptr} : Step{nullptr, std::move(group)});
   }
 
   const Graph& graph_;
+  const bool takes_functions_;
   const size_t min_nodes_;
   std::vector<const Group*> group_of_; // by place of the node: the open group that it is in
   std::vector<std::unique_ptr<Group>> open_;
@@ -151,7 +157,7 @@ class Scheduler {
 
 std::vector<Step> make_schedule(Graph& graph, Grouping grouping) {
   std::vector<Step> steps;
-  Scheduler scheduler(graph, grouping == Grouping::kAll ? 1 : 2);
+  Scheduler scheduler(graph, grouping);
   for (GraphNode& node : graph.nodes()) {
     if (node.kind() == NodeKind::kDeviceData) {
       continue; // an input

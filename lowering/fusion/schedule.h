@@ -16,7 +16,8 @@ struct Step {
 enum class Grouping : uint8_t {
   kNone,
   kSeveral, // calls that stand alone are no groups
-  kAll,     // also calls that stand alone
+  kFunctions, // the same, but for functions, which may stand alone, see find_function()
+  kAll,       // also calls that stand alone
 };
 
 // The graph's nodes, but for its leaves, in an order in which each comes after those that it reads from, with

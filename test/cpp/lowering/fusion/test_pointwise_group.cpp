@@ -116,6 +116,19 @@ TEST_F(PointwiseGroups, RefuseWhatLiesOtherwise) {
       "100000");
 }
 
+TEST_F(PointwiseGroups, TakeFunctionsIfTheyAreTo) {
+  graph.emplace(parse(kStart +
+      "%3 = aten::softplus(%0, 1, 20)  # Float[4, 8] strides=[8, 1]\n"
+      "%4 = aten::gelu(%3, \"tanh\")  # Float[4, 8] strides=[8, 1]\n"
+      "return %4\n"));
+  group.emplace(*graph, /*functions=*/true);
+  for (GraphNode& node : graph->nodes()) {
+    EXPECT_EQ(node.is_call(), group->add(node));
+  }
+  EXPECT_TRUE(group->has_functions());
+  EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 2 2 = softplus 0 0 1 ; 1 = gelu_tanh 2 ;");
+}
+
 TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
   EXPECT_EQ(
       add_all(

@@ -63,5 +63,17 @@ TEST(PointwiseOps, SayWhatEachArgumentIs) {
   }
 }
 
+TEST(PointwiseOps, FunctionsAreApart) {
+  EXPECT_EQ(find_pointwise_op(find_op("aten::exp")), nullptr);
+  EXPECT_TRUE(is_function(find_op("aten::exp")));
+  EXPECT_FALSE(is_function(find_op("aten::exp_")));
+  EXPECT_FALSE(is_function(find_op("aten::neg")));
+  EXPECT_EQ(find_function(find_op("aten::exp"), {})->opcode, Opcode::kExp);
+  EXPECT_EQ(find_function(find_op("aten::gelu"), "none")->opcode, Opcode::kGelu);
+  EXPECT_EQ(find_function(find_op("aten::gelu"), "tanh")->opcode, Opcode::kGeluTanh);
+  EXPECT_EQ(find_function(find_op("aten::gelu"), "other"), nullptr);
+  EXPECT_EQ(find_function(find_op("aten::neg"), {}), nullptr);
+}
+
 } // namespace
 } // namespace lazyplug

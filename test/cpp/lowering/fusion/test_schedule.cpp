@@ -40,6 +40,28 @@ TEST(Schedule, NeighboursAreGrouped) {
   EXPECT_EQ(schedule(text, Grouping::kAll), "(2 3) 4 (5)");
 }
 
+TEST(Schedule, FunctionsAreGroupsEvenAlone) {
+  const std::string text =
+      "%2 = aten::exp(%0)  # Float[4, 4] strides=[4, 1]\n"
+      "%3 = aten::mm(%2, %1)  # Float[4, 4] strides=[4, 1]\n"
+      "%4 = aten::gelu(%3, \"tanh\")  # Float[4, 4] strides=[4, 1]\n"
+      "%5 = aten::mul.Tensor(%4, %1)  # Float[4, 4] strides=[4, 1]\n"
+      "%6 = aten::mm(%5, %1)  # Float[4, 4] strides=[4, 1]\n"
+      "%7 = aten::neg(%6)  # Float[4, 4] strides=[4, 1]\n"
+      "return %7\n";
+  EXPECT_EQ(schedule(text), "2 3 4 5 6 7");
+  EXPECT_EQ(schedule(text, Grouping::kFunctions), "(2) 3 (4 5) 6 7");
+}
+
+TEST(Schedule, FunctionsThatLieOtherwiseAreNot) {
+  const std::string text =
+      "%2 = aten::exp_(%0)  # Float[4, 4] strides=[4, 1]\n"
+      "%3 = aten::exp(%1[Float[4, 2] strides=[4, 2]])  # Float[4, 2] strides=[2, 1]\n"
+      "%4 = aten::exp(%1[Float[2, 4] strides=[4, 1]])  # Float[2, 4] strides=[4, 1]\n"
+      "return %2, %3, %4\n";
+  EXPECT_EQ(schedule(text, Grouping::kFunctions), "2 3 (4)");
+}
+
 TEST(Schedule, AGroupWaitsWhileNobodyNeedsIt) {
   EXPECT_EQ(
       schedule(

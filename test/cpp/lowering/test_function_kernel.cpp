@@ -1,0 +1,109 @@
+#include "lowering/function_kernel.h"
+
+#include "common/config.h"
+#include "lowering/computation.h"
+#include "test/cpp/lowering/programs.h"
+
+#include <gtest/gtest.h>
+
+namespace lazyplug {
+namespace {
+
+class FunctionKernel : public testing::Test {
+ protected:
+  void SetUp() override {
+    config().fusion.set(3);
+  }
+  void TearDown() override {
+    config().fusion.set(1);
+    config().disabled_passes.set("");
+  }
+  // What the op makes of the arguments here; undefined if it is left to others.
+  static at::Tensor run(const char* name, c10::Stack stack) {
+    const size_t size = stack.size();
+    if (!run_function(make_op(name), stack)) {
+      EXPECT_EQ(stack.size(), size);
+      return {};
+    }
+    EXPECT_EQ(stack.size(), 1);
+    return stack[0].toTensor();
+  }
+
+  const at::Tensor x = at::linspace(-6, 6, 1001, at::kFloat);
+  const at::Tensor g = at::linspace(2, -1, 1001, at::kFloat);
+};
+
+// Compared in double, relative to what a gradient is multiplied by: docs/accuracy.md has ulps.
+void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
+  ASSERT_TRUE(actual.defined());
+  EXPECT_TRUE(actual.to(at::kDouble).allclose(expected, 1e-6, 1e-6)) << (actual - expected).abs().max();
+}
+
+TEST_F(FunctionKernel, ComputesEachFunction) {
+  const at::Tensor positive = x.abs().add(0.01F);
+  const at::Tensor p = positive.to(at::kDouble);
+  const at::Tensor d = x.to(at::kDouble);
+  const at::Tensor e = g.to(at::kDouble);
+  expect_close(run("aten::exp", {x}), d.exp());
+  expect_close(run("aten::expm1", {x}), d.expm1());
+  expect_close(run("aten::log", {positive}), p.log());
+  expect_close(run("aten::log1p", {positive}), p.log1p());
+  expect_close(run("aten::sin", {x}), d.sin());
+  expect_close(run("aten::cos", {x}), d.cos());
+  expect_close(run("aten::tanh", {x}), d.tanh());
+  expect_close(run("aten::erf", {x}), d.erf());
+  expect_close(run("aten::sigmoid", {x}), d.sigmoid());
+  expect_close(run("aten::silu", {x}), at::silu(d));
+  expect_close(run("aten::silu_backward", {g, x}), at::silu_backward(e, d));
+  for (const char* variant : {"none", "tanh"}) {
+    expect_close(run("aten::gelu", {x, variant}), at::gelu(d, variant));
+    expect_close(run("aten::gelu_backward", {g, x, variant}), at::gelu_backward(e, d, variant));
+  }
+  expect_close(run("aten::softplus", {x, 2.0, 3}), at::softplus(d, 2, 3));
+  expect_close(run("aten::softplus_backward", {g, x, 2.0, 3}), at::softplus_backward(e, d, 2, 3));
+}
+
+TEST_F(FunctionKernel, ResultsLieAsTheArguments) {
+  const at::Tensor transposed = at::rand({3, 5}).t();
+  EXPECT_EQ(run("aten::exp", {transposed}).strides(), transposed.strides());
+  EXPECT_TRUE(run("aten::exp", {x.slice(0, 3, 9)}).equal(run("aten::exp", {x}).slice(0, 3, 9)));
+}
+
+TEST_F(FunctionKernel, OtherCallsAreLeftAlone) {
+  EXPECT_FALSE(run("aten::exp", {x.to(at::kDouble)}).defined());
+  EXPECT_FALSE(run("aten::exp", {x.to(at::kInt)}).defined());
+  EXPECT_FALSE(run("aten::exp", {x.slice(0, 0, 10, 2)}).defined()) << "with gaps";
+  EXPECT_FALSE(run("aten::exp", {at::empty({0})}).defined());
+  EXPECT_FALSE(run("aten::silu_backward", {at::ones({}).expand({1001}), x}).defined()) << "lie otherwise";
+  EXPECT_FALSE(run("aten::gelu", {x, "other"}).defined());
+  EXPECT_FALSE(run("aten::exp_", {x}).defined()) << "writes";
+  EXPECT_FALSE(run("aten::lgamma", {x}).defined());
+}
+
+TEST_F(FunctionKernel, OnlyIfTheFlagsAskForIt) {
+  for (int fusion : {0, 1, 2}) {
+    config().fusion.set(fusion);
+    EXPECT_FALSE(run("aten::exp", {x}).defined());
+  }
+  config().fusion.set(3);
+  config().disabled_passes.set("fusion");
+  EXPECT_FALSE(run("aten::exp", {x}).defined());
+}
+
+// The same bits, whoever computes.
+TEST_F(FunctionKernel, ComputesAsGraphsDo) {
+  for (const bool in_a_group : {false, true}) {
+    Trace trace;
+    const Value leaf = add_leaf(trace, x);
+    Value result = add_simple(trace, make_op("aten::tanh"), {{leaf}}, geometry_of(x));
+    if (in_a_group) {
+      const Value negative = add_simple(trace, make_op("aten::neg"), {{leaf}}, geometry_of(x));
+      result = add_simple(trace, make_op("aten::tanh"), {{negative}}, geometry_of(x));
+    }
+    const auto outputs = compile(trace, result)->run({trace.leaves(), {}}).outputs;
+    EXPECT_TRUE(outputs[0].tensor.equal(run("aten::tanh", {in_a_group ? -x : x})));
+  }
+}
+
+} // namespace
+} // namespace lazyplug
