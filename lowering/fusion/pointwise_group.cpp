@@ -285,8 +285,9 @@ bool PointwiseGroup::has_outputs() const {
 }
 
 bool PointwiseGroup::has_functions() const {
-  return std::any_of(
-      nodes_.begin(), nodes_.end(), [](const GraphNode* node) { return !find_pointwise_op(node->op()); });
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const GraphNode* node) {
+    return !find_pointwise_op(node->op());
+  });
 }
 
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {

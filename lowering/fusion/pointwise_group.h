@@ -69,7 +69,7 @@ class PointwiseGroup {
     kernels::Opcode opcode;
     c10::SmallVector<Source, 3> sources;
     c10::SmallVector<Source, 1> unread; // sources whose values do not matter
-    uint8_t number = 0; // the first of them
+    uint8_t number = 0;                 // the first of them
     uint8_t num_numbers = 0;
   };
 

@@ -27,6 +27,7 @@ struct PointwiseOp {
   const char* args;
   Kind kind = Kind::kComputes;
   const char* variant = nullptr; // what a string among the arguments must say
+  bool needs_avx512 = false;     // a function that is slower than PyTorch's on other processors
 };
 
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
@@ -36,6 +37,7 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op);
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
 // nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps.
+// There are none where PyTorch uses neither AVX2 nor AVX-512.
 bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.

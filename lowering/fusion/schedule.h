@@ -15,7 +15,7 @@ struct Step {
 
 enum class Grouping : uint8_t {
   kNone,
-  kSeveral, // calls that stand alone are no groups
+  kSeveral,   // calls that stand alone are no groups
   kFunctions, // the same, but for functions, which may stand alone, see find_function()
   kAll,       // also calls that stand alone
 };

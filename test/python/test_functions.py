@@ -28,6 +28,14 @@ FUNCTIONS = {
 }
 
 
+# Of which PyTorch's are faster without AVX-512.
+NOT_ALWAYS = {"sin", "cos", "gelu"}
+
+
+def are_ours(name):
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" or name not in NOT_ALWAYS
+
+
 @pytest.fixture(autouse=True)
 def functions():
     finish_everything()
@@ -60,7 +68,8 @@ def test_values_and_gradients(name):
     with work() as done:
         actual = value_and_gradient(FUNCTIONS[name], x.to(DEVICE))
         finish_everything()
-    assert done.fallbacks == 0 and metrics.counter_value("FusedNodes") > 0
+    assert done.fallbacks == 0
+    assert not are_ours(name) or metrics.counter_value("FusedNodes") > 0
     expected = value_and_gradient(FUNCTIONS[name], x.double())
     for ours, exact in zip(actual, expected, strict=True):
         torch.testing.assert_close(ours.cpu().double(), exact, rtol=2e-6, atol=2e-6)

@@ -117,7 +117,8 @@ TEST_F(PointwiseGroups, RefuseWhatLiesOtherwise) {
 }
 
 TEST_F(PointwiseGroups, TakeFunctionsIfTheyAreTo) {
-  graph.emplace(parse(kStart +
+  graph.emplace(parse(
+      kStart +
       "%3 = aten::softplus(%0, 1, 20)  # Float[4, 8] strides=[8, 1]\n"
       "%4 = aten::gelu(%3, \"tanh\")  # Float[4, 8] strides=[8, 1]\n"
       "return %4\n"));
