@@ -1,4 +1,4 @@
-"""With fusion=3, functions such as exp are this package's own: the same bits wherever they run, and nearly the CPU's."""
+"""With fusion=3, functions such as exp are our own: the same bits wherever they run, and nearly the CPU's."""
 
 import copy
 
