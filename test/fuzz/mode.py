@@ -29,8 +29,10 @@ class Mode:
                 yield replace(self, **{name: value})
 
     def uncut(self):
-        """What the results have to be equal to, bit by bit."""
-        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="", fusion=0)
+        """What the results have to be equal to, bit by bit: with 3, functions have other bits than the CPU's."""
+        has_functions = self.fusion == 3 and "fusion" not in self.disabled_passes.split(",")
+        fusion = 3 if has_functions else 0
+        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="", fusion=fusion)
 
 
 @contextlib.contextmanager
@@ -63,7 +65,7 @@ class Campaign:
         rng = random.Random(f"mode {seed}")
         number = rng.randrange(1, 10**6)
         trains = self.kind == "training" or (self.kind == "mix" and rng.random() < 0.5)
-        mode = _mixed(rng, number) if self.kind == "mix" else self._fixed(number)
+        mode = _mixed(rng, number, trains) if self.kind == "mix" else self._fixed(number)
         return trains, replace(mode, small_call=0) if self.infer == "meta" else mode
 
     def _fixed(self, number):
@@ -71,10 +73,12 @@ class Campaign:
         return Mode(self.blocking, schedule, self.scramble * number, verify_ir=True)
 
 
-def _mixed(rng, number):
+def _mixed(rng, number, trains):
     schedules = {"": 4, "never": 1, f"random:{number}": 5, f"every:{rng.choice([1, 2, 3, 5, 8, 13])}": 2}
     schedule = rng.choices(list(schedules), schedules.values())[0]
     blocking, scrambled, verify = (rng.random() < chance for chance in (0.1, 0.3, 0.2))
     mode = Mode(blocking, schedule, scrambled * number, rng.choice([1, 2, 4, 16]), verify)
     disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
-    return replace(mode, disabled_passes=disabled, fusion=rng.choices([0, 1, 2], [1, 5, 4])[0])
+    # Short programs must have the CPU's bits.
+    fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
+    return replace(mode, disabled_passes=disabled, fusion=fusion)
