@@ -28,10 +28,13 @@ class Mode:
             if getattr(self, name) != value:
                 yield replace(self, **{name: value})
 
+    def has_functions(self):
+        """Of its own, with other bits than the CPU's."""
+        return self.fusion == 3 and "fusion" not in self.disabled_passes.split(",")
+
     def uncut(self):
-        """What the results have to be equal to, bit by bit: with 3, functions have other bits than the CPU's."""
-        has_functions = self.fusion == 3 and "fusion" not in self.disabled_passes.split(",")
-        fusion = 3 if has_functions else 0
+        """What the results have to be equal to, bit by bit."""
+        fusion = 3 if self.has_functions() else 0
         return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="", fusion=fusion)
 
 

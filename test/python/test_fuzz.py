@@ -62,12 +62,14 @@ def fuzzer(monkeypatch):
 @pytest.fixture
 def judge(fuzzer):
     """Runs the text of a training program, in which `wrong` is true on the device; returns the kind of mismatch."""
+    from fuzz.mode import Mode
     from fuzz.training import execute
     from fuzz.training.program import TrainingProgram
 
-    def run(body):
+    def run(body, **mode):
         lines = ["def program(device, note):", "wrong = device != 'cpu'", *body]
-        mismatch = execute.run(TrainingProgram(0, None, (), None, None, text="\n    ".join(lines)), DEVICE)
+        program = TrainingProgram(0, None, (), None, None, mode=Mode(**mode), text="\n    ".join(lines))
+        mismatch = execute.run(program, DEVICE)
         return mismatch and mismatch.kind
 
     return run
@@ -105,6 +107,22 @@ def test_what_rounding_can_do_is_allowed_and_no_more(judge):
     assert judge(sums(0)) is None
     assert judge(sums(3e-7)) is None
     assert judge(sums(1e-3)) == "values"
+
+
+@pytest.mark.lazy_only
+def test_what_rounding_does_rarely_is_allowed(judge):
+    rare = "data((1,), 7).to(device).view(torch.int32).remainder(8).eq(0) * 1e-7"
+    assert judge([f'note("zero", {rare} + 1e-7 * wrong)']) is None
+    assert judge([f'note("zero", {rare} + 1e-4 * wrong)']) == "values"
+
+
+@pytest.mark.lazy_only
+def test_functions_of_its_own_may_round_otherwise(judge):
+    function = 'note("zero", torch.zeros(2, device=device).sigmoid() - 0.5 + 6e-8 * wrong)'
+    assert judge([function], fusion=3) is None
+    assert judge([function]) == "values"
+    assert judge([function], fusion=3, disabled_passes="fusion") == "values"
+    assert judge(['note("zero", torch.zeros(2, device=device) + 6e-8 * wrong)'], fusion=3) == "values"
 
 
 @pytest.mark.lazy_only
