@@ -15,9 +15,11 @@ import json
 import os
 import resource
 import sys
+import threading
 import time
 import traceback
 
+import breakdown
 import registry
 import torch
 from waiting import waiter
@@ -74,6 +76,15 @@ class Lazy(Eager):
     def finish(self):
         self.plugin.mark_step(wait=True)
 
+    def journal(self, action):
+        """What it returns, and the events meanwhile."""
+        self.plugin.debug.clear_events()
+        self.plugin.config.set("debug", True)
+        try:
+            return action(), self.plugin.debug.events()
+        finally:
+            self.plugin.config.set("debug", False)
+
     def counts(self):
         return {name: self.plugin.metrics.counter_value(counter) or 0 for name, counter in self.counters.items()}
 
@@ -126,7 +137,7 @@ def forget_peak():
 
 def describe(case, suite):
     """What the runner knows of a case."""
-    known = {name: getattr(case, name) for name in ("name", "warm_up", "block", "rivals")}
+    known = {name: getattr(case, name) for name in ("name", "warm_up", "block", "rivals", "host")}
     return known | {"suite": suite}
 
 
@@ -168,6 +179,11 @@ class Contestant:
         self.kind.finish()
         used = {name: value - before[name] for name, value in self._readings().items()}
         return used | {"late": self._late(), "peak_mb": status_mb("VmHWM") - self.resident_mb}
+
+    def profile(self, steps):
+        """Where the time of steps goes, as `breakdown.py` tells it: this device only."""
+        used, events = self.kind.journal(lambda: self.run(steps))
+        return breakdown.of(events, threading.get_native_id(), used["seconds"], steps)
 
     def drop(self):
         self.step = self.result = None
