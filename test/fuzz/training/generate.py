@@ -32,7 +32,7 @@ class Generator:
             item = self._item(suiting, [layers.WEIGHTS[name] for name in suiting])
             if self.builder.add_layer(item):
                 chosen.append(item)
-            if len(chosen) >= wanted and self.builder.has_parameters():
+            if len(chosen) >= wanted and self.builder.parameters():
                 break
         return tuple(chosen)
 

@@ -14,6 +14,7 @@ from .layers import LAYERS
 from .optimizers import MANUAL, OPTIMIZERS
 
 MAX_NUMEL = 600
+MAX_PARAMETERS = 1_000_000  # of all modules: an attention over 3,072 features takes half a minute on the CPU
 PRELUDE = pathlib.Path(prelude.__file__).read_text()
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -37,8 +38,8 @@ class Builder:
     def modules(self, kind=""):
         return [n for n, m in self.scope.items() if isinstance(m, torch.nn.Module) and kind in ("", type(m).__name__)]
 
-    def has_parameters(self):
-        return any(True for name in self.modules() for _ in self.scope[name].parameters())
+    def parameters(self):
+        return [parameter for name in self.modules() for parameter in self.scope[name].parameters()]
 
     def saved(self, suits):
         return [n for n, t in self.scope.items() if n[0] == "s" and isinstance(t, torch.Tensor) and suits(t)]
@@ -69,7 +70,7 @@ class Builder:
                 exec("\n".join(lines), self.scope)
             except Exception:  # noqa: BLE001  (whatever PyTorch says to it, it does not fit)
                 return False
-        return _is_manageable(self.h, self.limit)
+        return _is_manageable(self.h, self.limit) and sum(p.numel() for p in self.parameters()) <= MAX_PARAMETERS
 
 
 def _is_manageable(h, limit):
