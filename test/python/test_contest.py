@@ -4,7 +4,7 @@ import pytest
 from process import Failed, Process, environment, settings_of
 from rounds import Entry, Failure, Row, run_case, spread, stop, summary
 
-CASE = {"name": "linear SVM", "suite": "programs", "warm_up": 4, "block": 2, "rivals": []}
+CASE = {"name": "linear SVM", "suite": "programs", "warm_up": 4, "block": 2, "rivals": [], "host": False}
 OTHER = "eager:OMP_NUM_THREADS=2"
 
 
