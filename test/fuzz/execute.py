@@ -189,11 +189,13 @@ class Comparison:
             self.other.drop(names)
 
     def _check_error(self, expected, actual, statement):
-        """Of several ops, the CPU may fail over data in an earlier one, which the device never runs if a later one
-        fails."""
+        """Of several ops, the CPU may fail over data in an earlier one. If a later one fails, the device never runs the
+        earlier one, or tells of it when somebody waits."""
         reads_first = "{0}.index_select" in statement.code and _is_about_indices(expected)
         if self.blocking or not reads_first:
             check_error(expected, actual, statement)
+        else:
+            finish_pending(self.other.device)
 
     def _suspect(self, statement, error, actual):
         if self.blocking:

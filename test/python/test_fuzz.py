@@ -127,8 +127,8 @@ def test_functions_of_its_own_may_round_otherwise(judge):
 
 @pytest.mark.lazy_only
 @pytest.mark.usefixtures("fuzzer")
-@pytest.mark.parametrize("blocking", [False, True])
-def test_of_two_errors_the_device_may_meet_the_later_one_first(blocking):
+@pytest.mark.parametrize("mode", [{}, {"launch_blocking": True}, {"schedule": "every:1"}], ids=str)
+def test_of_two_errors_the_device_may_meet_the_later_one_first(mode):
     from fuzz import execute
     from fuzz.mode import Mode
     from fuzz.program import Program, Ref, Statement
@@ -138,7 +138,8 @@ def test_of_two_errors_the_device_may_meet_the_later_one_first(blocking):
     index = Statement("torch.tensor([-1, -1], device=device)", results=("t2",))
     code = "{0}.index_copy_({1}, {2}, {0}.index_select({1}, {2}.flip(0)))"
     write = Statement(code, (Ref("t1"), 1, Ref("t2")), writes=("t1",))
-    mismatch = execute.run(Program(0, (leaf, part, index, write), mode=Mode(blocking)), DEVICE)
+    wait = Statement("mark_step(device, wait=True)")
+    mismatch = execute.run(Program(0, (leaf, part, index, write, wait), mode=Mode(**mode)), DEVICE)
     assert mismatch is None
 
 
