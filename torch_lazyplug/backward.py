@@ -26,9 +26,9 @@ def _others_in_use() -> bool:
 
 
 def _runs_here(roots: Sequence[Any]) -> bool:
-    types = {root.device.type for root in roots if isinstance(root, torch.Tensor)}
-    if "lazy" in types:
+    if _C._lazy._any_lazy(roots):
         return True
+    types = {root.device.type for root in roots if isinstance(root, torch.Tensor)}
     return types <= {"cpu"} and _C._device.is_initialized() and not _others_in_use()
 
 

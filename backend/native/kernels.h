@@ -78,6 +78,19 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
 
+// ---- linear.cpp ----
+// Both in place of autograd's kernels.
+at::Tensor linear(
+    c10::DispatchKeySet keys,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
+    const at::Tensor& self,
+    const at::Tensor& grad_output,
+    const at::Tensor& weight,
+    std::array<bool, 3> output_mask);
+
 // ---- lu_solve.cpp ----
 at::Tensor
 linalg_lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b, bool left, bool adjoint);

@@ -88,6 +88,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   register_fast_autograd(m);
   native::register_recurrent_ops(m);
   m.impl("contiguous", native::contiguous);
+  m.impl("linear", native::linear);
+  m.impl("linear_backward", native::linear_backward);
   m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());
 }
 

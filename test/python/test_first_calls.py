@@ -139,8 +139,10 @@ def run(name, inputs):
 @pytest.mark.parametrize("name", FREQUENT)
 def test_large_results_lie_as_on_the_cpu(name):
     arranged = metrics.counter_value("ResultArranged") or 0
+    # The gradient of a layer's weight is a view on the CPU: of a product that was computed transposed.
+    options = {"rtol": 1e-5, "atol": 1e-6, "nbytes": False, "history": name != "linear"}
     for _ in range(2):
-        both(lambda tensor: run(name, Inputs(tensor.device)), torch.zeros(1), rtol=1e-5, atol=1e-6, nbytes=False)
+        both(lambda tensor: run(name, Inputs(tensor.device)), torch.zeros(1), **options)
     assert (metrics.counter_value("ResultArranged") or 0) == arranged
 
 

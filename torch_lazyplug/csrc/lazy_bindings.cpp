@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -42,6 +43,13 @@ bool exchange_multithreading(bool enabled) {
   return was_enabled;
 }
 
+// Whether one of the objects is a tensor of the device.
+bool any_lazy(const py::sequence& objects) {
+  return std::any_of(objects.begin(), objects.end(), [](const py::handle& object) {
+    return THPVariable_Check(object.ptr()) && is_lazy(THPVariable_Unpack(object.ptr()));
+  });
+}
+
 } // namespace
 
 void init_lazy_bindings(py::module& m) {
@@ -69,6 +77,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_shut_down", &shut_down, ReleaseGil());
   lazy.def("_exchange_multithreading", &exchange_multithreading);
+  lazy.def("_any_lazy", &any_lazy);
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
