@@ -10,10 +10,10 @@ SUITES = {"ops": ("lines", "kernels"), "models": ("steps",), "programs": ("progr
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`make(device)` returns the step. It is run `warm_up` times, then in blocks of `block` steps (None: of as many as
-    take a while). `random`: its results depend on the device's random numbers. `rtol`: how near two devices must be.
-    `rivals`: contestants that only this case has. `host`: steps are timed alone, and what they leave to be computed is
-    computed outside of the timing."""
+    """`make(device)` returns the step. It is run `warm_up` times, so that the device's plans of it are settled, then in
+    blocks of `block` steps (None: of as many as take a while). `random`: its results depend on the device's random
+    numbers. `rtol`: how near two devices must be. `rivals`: contestants that only this case has. `host`: steps are
+    timed alone, and what they leave to be computed is computed outside of the timing."""
 
     name: str
     make: Callable

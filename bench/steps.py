@@ -42,11 +42,10 @@ def training(title, read, device):
 
 def register():
     for title in models.ALL:
-        warm_up = 60 if title.startswith("MLP") and "1024" not in title else 12
-        registry.add(f"{title}, inference", functools.partial(inference, title), warm_up=warm_up)
-        registry.add(f"{title}, training", functools.partial(training, title, True), warm_up=warm_up)
+        registry.add(f"{title}, inference", functools.partial(inference, title))
+        registry.add(f"{title}, training", functools.partial(training, title, True))
         if title in UNREAD:
-            registry.add(f"{title}, training, never read", functools.partial(training, title, False), warm_up=warm_up)
+            registry.add(f"{title}, training, never read", functools.partial(training, title, False))
     for title in models.TITLES.values():
         step = functools.partial(training, title, False)
         registry.add(f"{title}, recording a training step", step, warm_up=12, host=True)

@@ -10,18 +10,28 @@
 namespace lazyplug {
 namespace {
 
-// A gain that is smaller than this, relatively and in seconds, is none.
+// Cuts gain if they save this part of a step, or so many seconds of a long one; never if they save less than the least.
 constexpr double kLeastGain = 0.1;
+constexpr double kLargeSaving = 2e-4;
 constexpr double kLeastSaving = 2e-5;
 constexpr size_t kMaxCuts = 32;
 // Steps of a trial that are cut, or whole, one after the other. The first of them does not count: what the step before
 // has left to the worker falls into it.
 constexpr size_t kBlock = 4;
 
+double least_saving(double whole) {
+  return std::max(kLeastSaving, std::min(whole * kLeastGain, kLargeSaving));
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+// Whether each of these is less than any of those.
+bool are_below(const std::vector<double>& these, const std::vector<double>& those) {
+  return *std::max_element(these.begin(), these.end()) < *std::min_element(those.begin(), those.end());
 }
 
 // Pieces whose kernels take at least so long, each by a factor more than the one
@@ -75,7 +85,7 @@ double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, c
 
 std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs) {
   const double whole = time_to_result(times, {}, costs);
-  double best = std::min(whole * (1 - kLeastGain), whole - kLeastSaving);
+  double best = whole - least_saving(whole);
   std::vector<size_t> chosen;
   for (double grain = 4e-5; grain < whole; grain *= 2) {
     for (double growth : {1.0, 1.5}) {
@@ -174,9 +184,12 @@ void StepPlans::note_duration(Step& step, double seconds) {
   if (place == kBlock - 1) {
     cut_from_now_on(step, !was_cut_);
   }
-  const bool is_fair = std::min(step.cut.size(), step.whole.size()) >= kTrials;
-  if (is_fair) {
-    settle(step, median(step.cut) < median(step.whole) * (1 - kLeastGain / 2));
+  const size_t num_trials = std::min(step.cut.size(), step.whole.size());
+  const bool is_clear =
+      num_trials >= kClearTrials && (are_below(step.cut, step.whole) || are_below(step.whole, step.cut));
+  if (is_clear || num_trials >= kTrials) {
+    const double whole = median(step.whole);
+    settle(step, median(step.cut) < whole - least_saving(whole) / 2);
   } else if (step.seen > 8 * kTrials) {
     settle(step, step.is_cut); // another step's cuts, which begins with the same ops, leave it no choice
   }

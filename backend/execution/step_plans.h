@@ -29,7 +29,8 @@ struct HandOverCosts {
 double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs);
 
 // After which ops (as counts) a step is best cut, so that its first pieces are
-// computed while the rest is recorded; none if that gains less than a tenth.
+// computed while the rest is recorded; none if that gains less than a tenth, and
+// less than 0.2 ms.
 std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs);
 
 // Plans where the steps of a stream are cut. A step is what the program records
@@ -49,10 +50,11 @@ class StepPlans {
   using StepId = uint64_t;               // never 0
   using Clock = std::function<double()>; // seconds
 
-  static constexpr size_t kTimed = 2;      // steps whose ops are timed before they are planned
-  static constexpr size_t kTrials = 5;     // of a step whole, and of it cut
-  static constexpr size_t kWarmUps = 2;    // before they count: graphs are compiled
-  static constexpr size_t kMaxSteps = 256; // further ones are never cut
+  static constexpr size_t kTimed = 2;       // steps whose ops are timed before they are planned
+  static constexpr size_t kTrials = 5;      // of a step whole, and of it cut
+  static constexpr size_t kClearTrials = 3; // are enough if none contradicts
+  static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
+  static constexpr size_t kMaxSteps = 256;  // further ones are never cut
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kQuiet = 16; // after so many settled steps, recording is not timed
   // After how many steps one that is settled comes on trial again.

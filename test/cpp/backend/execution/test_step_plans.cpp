@@ -41,6 +41,10 @@ TEST(BestCuts, StepThatCannotGainIsNotCut) {
   EXPECT_TRUE(best_cuts(even_step(400, 1e-4, 1e-7), kCosts).empty()) << "nothing to do meanwhile";
 }
 
+TEST(BestCuts, LongStepIsCutForASmallPartOfIt) {
+  EXPECT_FALSE(best_cuts(even_step(400, 1e-6, 1e-4), kCosts).empty()) << "0.4 of 40 ms";
+}
+
 TEST(BestCuts, GoNotBeyondWhatAWorkerMayCompute) {
   StepTimes step = even_step(400, 1e-5, 1e-5);
   step.num_overlapping = 200;
@@ -87,7 +91,8 @@ class StepPlansTest : public testing::Test {
   static constexpr double kKernels = 3e-3;
   // When a step has been timed, and has been on trial.
   static constexpr size_t kPlanned = StepPlans::kWarmUps + StepPlans::kTimed;
-  static constexpr size_t kSettled = kPlanned + 21;
+  static constexpr size_t kSettled = kPlanned + 13;
+  static constexpr size_t kUnclear = 8; // more, if it is neither faster nor slower
   double now_ = 100;
   bool may_overlap_ = true;
   size_t num_timed_ = 0;
@@ -112,7 +117,7 @@ TEST_F(StepPlansTest, CutsThatDoNotGainAreTakenBack) {
   const int64_t before = settled("StepsKeptWhole");
   run_steps(kPlanned, 1, /*cut_gain=*/0);
   EXPECT_GT(run_step(1, /*cut_gain=*/0) + run_step(1, /*cut_gain=*/0), 0) << "on trial";
-  EXPECT_EQ(run_steps(kSettled - kPlanned, 1, /*cut_gain=*/0), 0);
+  EXPECT_EQ(run_steps(kSettled + kUnclear - kPlanned, 1, /*cut_gain=*/0), 0);
   EXPECT_EQ(settled("StepsKeptWhole"), before + 1);
 }
 
