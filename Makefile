@@ -21,7 +21,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export PIP_NO_INPUT = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test smoke conformance fmt lint tidy sanitize clean build build-tests googletest
+.PHONY: demo test smoke conformance fmt lint tidy sanitize clean build build-tests googletest xbyak
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed-examples build
@@ -63,7 +63,7 @@ sanitize-%: export TSAN_OPTIONS = report_mutex_bugs=0 suppressions=$(CURDIR)/too
 # Python is not instrumented: the runtime, and the C++ library that it intercepts, must be there before anything else.
 RUNTIME = $(if $(findstring address,$*),libasan.so libstdc++.so) $(if $(findstring thread,$*),libtsan.so libstdc++.so)
 
-sanitize-%: $(VENV)/build-tools googletest
+sanitize-%: $(VENV)/build-tools googletest xbyak
 	$(CONFIGURE) -B build-$* -DLAZYPLUG_BUILD_TESTS=ON -DLAZYPLUG_SANITIZE=$*
 	$(CMAKE) --build build-$*
 	$(BIN)/ctest --test-dir build-$* --output-on-failure
@@ -75,16 +75,20 @@ clean:
 	rm -f torch_lazyplug/*.so torch_lazyplug/_build_info.py
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-build: $(VENV)/build-tools
+build: $(VENV)/build-tools xbyak
 	$(CONFIGURE) -B build
 	$(CMAKE) --build build
 
-build-tests: $(VENV)/build-tools googletest
+build-tests: $(VENV)/build-tools googletest xbyak
 	$(CONFIGURE) -B build -DLAZYPLUG_BUILD_TESTS=ON
 	$(CMAKE) --build build
 
 googletest:
-	tools/install_googletest.sh
+	tools/install_package.sh GoogleTest libgtest-dev gtest/gtest.h -lgtest_main -lgtest -pthread
+
+# Without it, everything works, and chains of cheap ops take longer.
+xbyak:
+	tools/install_package.sh --optional Xbyak libxbyak-dev xbyak/xbyak.h
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'

@@ -176,11 +176,23 @@ Config::Config()
           ""),
       fusion(
           {"fusion",
-           "Whether neighbouring pointwise ops share one kernel; 0: each op runs by PyTorch's own. 2: ops that stand "
-           "alone take such a kernel, too, which tests it. 3: functions such as exp are computed by this package, too.",
+           "Which pointwise ops share a kernel. 0: none, each op runs by PyTorch's own. 1: those that round as "
+           "PyTorch's "
+           "do. 2: these also where they stand alone, which tests it. 3: functions such as exp, too, alone or not.",
            {"LAZYPLUG_FUSION"}},
-          1,
+          3,
           between(0, 3)),
+      assemble_after(
+          {"assemble_after",
+           "After how many runs chains of cheap ops that share a kernel have machine code of their own; -1: never.",
+           {"LAZYPLUG_ASSEMBLE_AFTER"}},
+          3,
+          between(-1, std::numeric_limits<int32_t>::max())),
+      perf_map(
+          {"perf_map",
+           "Name such machine code in /tmp/perf-<process>.map, where perf looks for it.",
+           {"LAZYPLUG_PERF_MAP"}},
+          false),
       dump_dir(
           {"dump_dir",
            "A folder for the text of each graph that is compiled: as recorded, and after each pass that changed it.",
@@ -306,6 +318,8 @@ std::vector<FlagBase*> Config::flags() {
       &verify_torchscript,
       &disabled_passes,
       &fusion,
+      &assemble_after,
+      &perf_map,
       &dump_dir,
       &launch_blocking,
       &sync_debug,

@@ -147,6 +147,8 @@ struct Config {
   Flag<bool> verify_torchscript;
   Flag<std::string> disabled_passes;
   Flag<int64_t> fusion;
+  Flag<int64_t> assemble_after;
+  Flag<bool> perf_map;
   Flag<std::string> dump_dir;
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;

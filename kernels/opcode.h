@@ -13,7 +13,8 @@ enum class Opcode : uint8_t {
   kCopy,       // a
   kNeg,        // -a
   kAbs,        // |a|
-  kSqrt,       // of a
+  kSqrt,       // of a, as the CPU's library rounds
+  kSqrtExact,  // of a, correctly rounded
   kReciprocal, // 1 / a
   kAddNumber,  // a + s
   kMulNumber,  // a * s
@@ -83,6 +84,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kNeg, "neg", 1, 0},
     {Opcode::kAbs, "abs", 1, 0},
     {Opcode::kSqrt, "sqrt", 1, 0},
+    {Opcode::kSqrtExact, "sqrt_exact", 1, 0},
     {Opcode::kReciprocal, "reciprocal", 1, 0},
     {Opcode::kAddNumber, "add_number", 1, 1},
     {Opcode::kMulNumber, "mul_number", 1, 1},

@@ -50,8 +50,13 @@ int64_t place_of(const PointwiseSpace::Map& input, int64_t element) {
 template <typename T>
 class Part {
  public:
-  Part(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory, const double* numbers)
-      : program_(program), space_(space), memory_(memory), numbers_(numbers), tile_(program) {}
+  Part(
+      const Program& program,
+      const PointwiseSpace& space,
+      c10::ArrayRef<Memory> memory,
+      const double* numbers,
+      const Assembly* assembly)
+      : program_(program), space_(space), memory_(memory), numbers_(numbers), assembly_(assembly), tile_(program) {}
 
   void run(int64_t begin, int64_t end) {
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
@@ -80,7 +85,7 @@ class Part {
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       tile_.slots[i] = is_computed_in_place(i) ? static_cast<T*>(memory_[i].data) + first : tile_.own(i);
     }
-    kernels::run_tile(program_, numbers_, n, tile_);
+    kernels::run_tile(program_, assembly_, numbers_, n, tile_);
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       if (memory_[i].data && !is_computed_in_place(i)) {
         kernels::loops<T>().store_bool(n, static_cast<bool*>(memory_[i].data) + first, tile_.own(i));
@@ -142,6 +147,7 @@ class Part {
   const PointwiseSpace& space_;
   const c10::ArrayRef<Memory> memory_;
   const double* const numbers_;
+  const Assembly* const assembly_;
   Tile<T> tile_;
 };
 
@@ -150,9 +156,10 @@ void run_parts(
     const Program& program,
     const PointwiseSpace& space,
     c10::ArrayRef<Memory> memory,
-    const double* numbers) {
+    const double* numbers,
+    const Assembly* assembly) {
   at::parallel_for(0, space.num_elements(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-    Part<T>(program, space, memory, numbers).run(begin, end);
+    Part<T>(program, space, memory, numbers, assembly).run(begin, end);
   });
 }
 
@@ -189,10 +196,15 @@ PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   }
 }
 
-void run(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory, const double* numbers) {
+void run(
+    const Program& program,
+    const PointwiseSpace& space,
+    c10::ArrayRef<Memory> memory,
+    const double* numbers,
+    const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(memory.size() == program.num_memory && space.num_inputs() <= memory.size());
-  program.dtype == c10::ScalarType::Float ? run_parts<float>(program, space, memory, numbers)
-                                          : run_parts<double>(program, space, memory, numbers);
+  program.dtype == c10::ScalarType::Float ? run_parts<float>(program, space, memory, numbers, assembly)
+                                          : run_parts<double>(program, space, memory, numbers, assembly);
 }
 
 } // namespace lazyplug::kernels

@@ -74,8 +74,13 @@ struct Memory {
   c10::ScalarType dtype;
 };
 
-// Runs the program for each element, in parallel if there is enough to do. An output may be an input that lies like it,
-// if the program does not read that after it has written.
-void run(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory, const double* numbers);
+// Runs the program for each element, in parallel if there is enough to do; by its machine code as far as there is some.
+// An output may be an input that lies like it, if the program does not read that after it has written.
+void run(
+    const Program& program,
+    const PointwiseSpace& space,
+    c10::ArrayRef<Memory> memory,
+    const double* numbers,
+    const Assembly* assembly = nullptr);
 
 } // namespace lazyplug::kernels

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
 
+#include "kernels/assembly.h"
 #include "kernels/tile_loops.h"
 #include "kernels/tile_program.h"
 
@@ -30,23 +33,67 @@ struct Tile {
   alignas(64) T elements[kCapacity]; // not initialised
 };
 
-// All instructions on the first n elements.
+// Some instructions, by their loops, on the elements from `first` up to n.
 template <typename T>
-void run_tile(const Program& program, const double* numbers, int64_t n, const Tile<T>& tile) {
+void run_loops(
+    c10::ArrayRef<Instruction> instructions,
+    const double* numbers,
+    int64_t first,
+    int64_t n,
+    const Tile<T>& tile) {
   const Loops<T>& loops = kernels::loops<T>();
   const auto number = [&](const Instruction& instruction, size_t place, uint8_t index) {
     return traits(instruction.opcode).num_numbers > place ? static_cast<T>(numbers[index]) : T(0);
   };
-  for (const Instruction& instruction : program.instructions) {
+  for (const Instruction& instruction : instructions) {
     loops.of[static_cast<size_t>(instruction.opcode)](
-        n,
-        tile.slots[instruction.out],
-        tile.slots[instruction.inputs[0]],
-        tile.slots[instruction.inputs[1]],
-        tile.slots[instruction.inputs[2]],
+        n - first,
+        tile.slots[instruction.out] + first,
+        tile.slots[instruction.inputs[0]] + first,
+        tile.slots[instruction.inputs[1]] + first,
+        tile.slots[instruction.inputs[2]] + first,
         number(instruction, 0, instruction.number),
         number(instruction, 1, instruction.second_number));
   }
+}
+
+// All instructions on the first n elements: runs that have machine code by that, but for the elements that fill no
+// vector.
+inline void run_assembly(
+    const Program& program,
+    const Assembly& assembly,
+    const double* numbers,
+    int64_t n,
+    const Tile<float>& tile) {
+  const int64_t num_whole = n / Assembly::kLanes * Assembly::kLanes;
+  const c10::ArrayRef<Instruction> all = program.instructions;
+  std::array<float, 256> floats; // NOLINT(cppcoreguidelines-pro-type-member-init): as many as there are numbers
+  std::transform(numbers, numbers + program.num_numbers, floats.begin(), [](double x) {
+    return static_cast<float>(x);
+  });
+  size_t next = 0;
+  for (const Assembly::Run& run : assembly.runs()) {
+    run_loops(all.slice(next, run.begin - next), numbers, 0, n, tile);
+    if (num_whole != 0) {
+      run.code(num_whole * static_cast<int64_t>(sizeof(float)), tile.slots, floats.data());
+    }
+    if (num_whole != n) {
+      run_loops(all.slice(run.begin, run.end - run.begin), numbers, num_whole, n, tile);
+    }
+    next = run.end;
+  }
+  run_loops(all.slice(next), numbers, 0, n, tile);
+}
+
+// `assembly` may be null.
+template <typename T>
+void run_tile(const Program& program, const Assembly* assembly, const double* numbers, int64_t n, const Tile<T>& tile) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (assembly) {
+      return run_assembly(program, *assembly, numbers, n, tile);
+    }
+  }
+  run_loops<T>(program.instructions, numbers, 0, n, tile);
 }
 
 } // namespace lazyplug::kernels

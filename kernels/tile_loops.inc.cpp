@@ -42,6 +42,7 @@ V apply(V a, V b, V c, V s, V t) {
     case Opcode::kAbs:
       return abs(a);
     case Opcode::kSqrt:
+    case Opcode::kSqrtExact:
       return sqrt(a);
     case Opcode::kReciprocal:
       return T(1) / a;

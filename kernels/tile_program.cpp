@@ -15,7 +15,7 @@ namespace {
 
 // The elements from `begin` to `end` of all rows, counted through.
 template <typename T>
-void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, int64_t end) {
+void run_part(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly, int64_t begin, int64_t end) {
   Tile<T> tile(program);
   int64_t first = 0; // element of the row
   for (const Row& row : rows) {
@@ -24,7 +24,7 @@ void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, in
       for (size_t slot = 0; slot < program.num_memory; ++slot) {
         tile.slots[slot] = static_cast<T*>(row.memory[slot]) + i;
       }
-      run_tile(program, row.numbers, std::min(tile.size, row_end - i), tile);
+      run_tile(program, assembly, row.numbers, std::min(tile.size, row_end - i), tile);
     }
     first += row.num_elements;
     if (first >= end) {
@@ -34,13 +34,13 @@ void run_part(const Program& program, c10::ArrayRef<Row> rows, int64_t begin, in
 }
 
 template <typename T>
-void run_rows(const Program& program, c10::ArrayRef<Row> rows) {
+void run_rows(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
   int64_t num_elements = 0;
   for (const Row& row : rows) {
     num_elements += row.num_elements;
   }
   at::parallel_for(0, num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-    run_part<T>(program, rows, begin, end);
+    run_part<T>(program, rows, assembly, begin, end);
   });
 }
 
@@ -152,8 +152,9 @@ std::optional<Program> parse(std::string_view text) {
   return Parser(text).parse();
 }
 
-void run(const Program& program, c10::ArrayRef<Row> rows) {
-  program.dtype == c10::ScalarType::Float ? run_rows<float>(program, rows) : run_rows<double>(program, rows);
+void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
+  program.dtype == c10::ScalarType::Float ? run_rows<float>(program, rows, assembly)
+                                          : run_rows<double>(program, rows, assembly);
 }
 
 } // namespace lazyplug::kernels

@@ -57,7 +57,11 @@ struct Row {
   const double* numbers;
 };
 
-// Runs the program on each row, in parallel if there is enough to do. Memory of two slots must be the same or apart.
-void run(const Program& program, c10::ArrayRef<Row> rows);
+// Machine code of a program, see kernels/assembly.h.
+class Assembly;
+
+// Runs the program on each row, in parallel if there is enough to do; by its machine code as far as there is some.
+// Memory of two slots must be the same or apart.
+void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly = nullptr);
 
 } // namespace lazyplug::kernels

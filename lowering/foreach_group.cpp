@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lowering/fusion/pointwise_ops.h"
+
 namespace lazyplug {
 namespace {
 
@@ -14,7 +16,8 @@ struct Row {
   Opcode opcode;
 };
 
-// Ops whose rounding is that of the instruction. Square roots are asked from the library that the CPU's kernel asks.
+// Ops whose rounding is that of the instruction. Square roots are asked from the library that the CPU's kernel asks,
+// unless they are functions of our own.
 constexpr Row kRows[] = {
     {"aten::_foreach_copy", "", Opcode::kCopy},
     {"aten::_foreach_neg", "", Opcode::kNeg},
@@ -41,6 +44,14 @@ constexpr Row kRows[] = {
     {"aten::_foreach_lerp", "ScalarList", Opcode::kLerp},
 };
 
+// In float32, if functions are ours.
+std::optional<Opcode> function_of(const GraphNode& node) {
+  const PointwiseOp* function = computes_functions() ? find_function(node.op(), {}) : nullptr;
+  const auto& operands = node.signature()->operands;
+  return function && !operands.empty() && operands[0].dtype == c10::ScalarType::Float ? std::optional(function->opcode)
+                                                                                      : std::nullopt;
+}
+
 std::optional<Opcode> opcode_of(const OpInfo& op) {
   std::string_view base = op.base_name();
   if (base.ends_with('_')) {
@@ -62,7 +73,8 @@ bool ForeachGroup::add(GraphNode& node) {
   if (!node.is_call() || !node.op().is_foreach()) {
     return false;
   }
-  const auto opcode = opcode_of(node.op());
+  const auto function = function_of(node);
+  const auto opcode = function ? function : opcode_of(node.op());
   ForeachGroup extended = *this;
   if (!opcode || !extended.add_call(node, *opcode)) {
     return false;

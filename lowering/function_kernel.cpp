@@ -3,6 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "kernels/pointwise.h"
 #include "lowering/fusion/pointwise_ops.h"
 
@@ -26,7 +28,7 @@ bool is_computable(const c10::IValue& argument, const c10::TensorImpl* first) {
   }
   const at::Tensor& tensor = argument.toTensor();
   return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() &&
-         !tensor.is_neg() && tensor.numel() > 0 && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
+         !tensor.is_neg() && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
          (!first || (tensor.sizes() == first->sizes() && tensor.strides() == first->strides()));
 }
 
@@ -71,6 +73,33 @@ at::Tensor compute(kernels::Opcode opcode, const Operands& operands) {
   return result;
 }
 
+// Of each tensor, if all are as they must be.
+std::optional<c10::List<at::Tensor>> compute_list(kernels::Opcode opcode, const c10::IValue& tensors) {
+  c10::List<at::Tensor> results;
+  for (const c10::IValue& tensor : tensors.toListRef()) {
+    Operands operands;
+    if (!operands.add('t', tensor)) {
+      return std::nullopt;
+    }
+    results.push_back(compute(opcode, operands));
+  }
+  return results;
+}
+
+std::optional<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
+  if (row.args[0] == 'l') {
+    auto results = compute_list(row.opcode, arguments[0]);
+    return results ? std::optional<c10::IValue>(std::move(*results)) : std::nullopt;
+  }
+  Operands operands;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!operands.add(row.args[i], arguments[i])) {
+      return std::nullopt;
+    }
+  }
+  return compute(row.opcode, operands);
+}
+
 } // namespace
 
 bool is_function_here(const OpInfo& op) {
@@ -83,18 +112,12 @@ bool run_function(const OpInfo& op, c10::Stack& stack) {
   }
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   const PointwiseOp* row = find_function(op, variant_of(arguments));
-  Operands operands;
-  for (size_t i = 0; row && i < arguments.size(); ++i) {
-    if (!operands.add(row->args[i], arguments[i])) {
-      return false;
-    }
-  }
-  if (!row) {
+  auto result = row ? compute(*row, arguments) : std::nullopt;
+  if (!result) {
     return false;
   }
-  at::Tensor result = compute(row->opcode, operands);
   torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  stack.push_back(std::move(*result));
   return true;
 }
 

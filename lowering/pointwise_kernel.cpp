@@ -159,7 +159,7 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
   Call call;
   read_inputs(stack, call);
   make_outputs(call);
-  kernels::run(program_, space_, call.memory, call.numbers.data());
+  kernels::run(program_, space_, call.memory, call.numbers.data(), assembly_.next(program_));
   return_outputs(call, stack);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/assembly.h"
 #include "kernels/pointwise.h"
 #include "lowering/fusion/pointwise_group.h"
 #include "lowering/kernel.h"
@@ -48,6 +49,7 @@ class PointwiseKernel {
   }
 
   kernels::Program program_;
+  kernels::AssembledLater assembly_;
   std::vector<Geometry> outputs_;
   kernels::PointwiseSpace space_;
   std::vector<std::optional<Geometry>> inputs_; // as their types say

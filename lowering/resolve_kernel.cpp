@@ -1,5 +1,6 @@
 #include "lowering/resolve_kernel.h"
 
+#include "lowering/function_kernel.h"
 #include "lowering/out_variants.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
@@ -115,6 +116,9 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   }
   op = &find_op({node.kind(), overload_of(node)});
   Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
+  if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
+    kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
+  }
   if (const auto* variant = find_out_variant(*op)) {
     kernel.run_into = [variant](c10::Stack& stack) { variant->callBoxed(stack); };
   }

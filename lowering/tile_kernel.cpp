@@ -84,7 +84,7 @@ void TileKernel::operator()(c10::Stack& stack) const {
     rows.push_back(
         {tensors[row].toTensor().numel(), &memory[row * num_memory], row_numbers.data() + row * program_.num_numbers});
   }
-  kernels::run(program_, rows);
+  kernels::run(program_, rows, assembly_.next(program_));
   stack.emplace_back(std::move(fresh));
 }
 

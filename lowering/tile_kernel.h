@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/tile_program.h"
+#include "kernels/assembly.h"
 
 namespace lazyplug {
 
@@ -28,6 +28,7 @@ class TileKernel {
   double read_number(const c10::IValue& number, size_t index) const;
 
   kernels::Program program_;
+  kernels::AssembledLater assembly_;
   size_t num_rows_;
   std::vector<bool> is_written_; // slots with memory
   std::vector<bool> is_checked_; // numbers

@@ -58,6 +58,15 @@ bool makes_one_value(const GraphNode& node) {
          !(signature.shares_written && reads_view_of_written(node));
 }
 
+std::string_view variant_of(const Signature& signature) {
+  for (const ArgBinding& arg : signature.args) {
+    if (arg.kind == ArgBinding::Kind::kConstant && arg.constant.isString()) {
+      return arg.constant.toStringRef();
+    }
+  }
+  return {};
+}
+
 // See find_function(). What writes is not computed here, nor what a pass has made of it.
 bool is_computed_here(const GraphNode& node) {
   const Geometry& result = node.layout_of(0);
@@ -96,16 +105,8 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 } // namespace
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
-  const PointwiseOp* row = find_pointwise_op(node.op());
-  if (row || !takes_functions_) {
-    return row;
-  }
-  for (const ArgBinding& arg : node.signature()->args) {
-    if (arg.kind == ArgBinding::Kind::kConstant && arg.constant.isString()) {
-      return find_function(node.op(), arg.constant.toStringRef());
-    }
-  }
-  return find_function(node.op(), {});
+  const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
+  return function && makes_one_value(node) && is_computed_here(node) ? function : find_pointwise_op(node.op());
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -119,6 +120,7 @@ bool PointwiseGroup::add(GraphNode& node) {
   if (add_call(node, *op) && inputs_.size() + steps_.size() <= kernels::kMaxSlots) {
     nodes_.push_back(&node);
     step_of_.push_back(static_cast<uint32_t>(steps_.size() - 1));
+    has_functions_ |= op->kind == PointwiseOp::Kind::kFunction;
     return true;
   }
   steps_.resize(num_steps);
@@ -205,7 +207,7 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
 // Whether the results lie as those of the group.
 bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  if (!makes_one_value(node) || (op.kind == PointwiseOp::Kind::kFunction && !is_computed_here(node))) {
+  if (!makes_one_value(node)) {
     return false;
   }
   const Geometry& result = node.layout_of(0);
@@ -282,12 +284,6 @@ bool PointwiseGroup::is_read_outside(const GraphNode& node) const {
 
 bool PointwiseGroup::has_outputs() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [this](const GraphNode* node) { return is_read_outside(*node); });
-}
-
-bool PointwiseGroup::has_functions() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const GraphNode* node) {
-    return !find_pointwise_op(node->op());
-  });
 }
 
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {

@@ -55,7 +55,9 @@ class PointwiseGroup {
   };
   std::vector<Output> outputs() const;
   bool has_outputs() const;
-  bool has_functions() const;
+  bool has_functions() const {
+    return has_functions_;
+  }
   // Its slots with memory are the inputs, then the outputs.
   kernels::Program program(const std::vector<Output>& outputs) const;
 
@@ -90,6 +92,7 @@ class PointwiseGroup {
 
   const Graph* graph_;
   bool takes_functions_;
+  bool has_functions_ = false;
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<uint32_t> step_of_; // by node: the last of its steps, which makes its result

@@ -68,6 +68,8 @@ constexpr PointwiseOp kOps[] = {
 constexpr bool kAvx512 = true;
 
 constexpr PointwiseOp kFunctions[] = {
+    {"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction},
+    {"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction},
     {"aten::exp", "", Opcode::kExp, "t", Kind::kFunction},
     {"aten::expm1", "", Opcode::kExpm1, "t", Kind::kFunction},
     {"aten::log", "", Opcode::kLog, "t", Kind::kFunction},

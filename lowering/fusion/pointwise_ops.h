@@ -12,6 +12,7 @@ namespace lazyplug {
 //   t  a tensor: the instruction's next input
 //   n  a number: the next input, too
 //   s  a number: the instruction's own
+//   l  a list of tensors: the next input of a program for each of them, see ForeachGroup
 //   .  a tensor that is not read
 //   -  a constant, which decides nothing but how the result lies
 struct PointwiseOp {

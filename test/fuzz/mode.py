@@ -21,6 +21,7 @@ class Mode:
     small_call: int = 8192
     disabled_passes: str = ""
     fusion: int = 1
+    assemble_after: int = 0
 
     def simpler(self):
         """Modes with one setting less."""
@@ -34,8 +35,9 @@ class Mode:
 
     def uncut(self):
         """What the results have to be equal to, bit by bit."""
-        fusion = 3 if self.has_functions() else 0
-        return replace(self, launch_blocking=False, schedule="never", scramble=0, disabled_passes="", fusion=fusion)
+        plain = Mode(schedule="never", fusion=3 if self.has_functions() else 0, assemble_after=-1)
+        same = ("chunk_nodes", "verify_ir", "small_call")
+        return replace(plain, **{name: getattr(self, name) for name in same})
 
 
 @contextlib.contextmanager
@@ -84,4 +86,4 @@ def _mixed(rng, number, trains):
     disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
     # Short programs must have the CPU's bits.
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
-    return replace(mode, disabled_passes=disabled, fusion=fusion)
+    return replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=rng.choice([0, 0, 2, -1]))

@@ -12,6 +12,9 @@ os.environ.setdefault("LAZYPLUG_CHUNK_NODES", "16")
 os.environ.setdefault("LAZYPLUG_OVERLAP", "always")
 # Tests are no program: hardly any graph comes again.
 os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")
+# Functions such as exp have the CPU's bits, which tests compare with. Those that ask for the fixture `functions` run
+# with the device's own, as programs do.
+os.environ.setdefault("LAZYPLUG_FUSION", "1")
 
 import torch  # noqa: E402
 
@@ -90,6 +93,16 @@ def own_schedule(request, monkeypatch):
     yield
     for name, value in before.items():
         config.set(name, value)
+
+
+@pytest.fixture
+def functions():
+    """Functions such as exp are the device's own."""
+    from torch_lazyplug import config
+
+    with config.changed({"fusion": 3}):
+        yield
+        helpers.finish_everything()
 
 
 @pytest.fixture

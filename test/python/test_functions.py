@@ -1,4 +1,4 @@
-"""With fusion=3, functions such as exp are our own: the same bits wherever they run, and nearly the CPU's."""
+"""By default, functions such as exp are our own: the same bits wherever they run, and nearly the CPU's."""
 
 import copy
 
@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.lazy_only, pytest.mark.own_schedule("sets schedules")]
 FUNCTIONS = {
     "exp": torch.exp,
     "expm1": torch.expm1,
+    "sqrt": lambda x: x.abs().sqrt(),
     "log": lambda x: x.abs().log(),
     "log1p": lambda x: x.abs().log1p(),
     "sin": torch.sin,
@@ -105,11 +106,37 @@ def test_bits_are_the_same_at_once(name):
     assert all(torch.equal(a, b) for a, b in zip(at_once, recorded, strict=True))
 
 
+def roots(tensors):
+    return torch._foreach_add(torch._foreach_sqrt(tensors), 1)
+
+
+@pytest.mark.parametrize("setting", [{}, {"schedule": "every:1"}, {"launch_blocking": True}], ids=str)
+def test_square_roots_of_lists_are_rounded_correctly(setting):
+    x = numbers(9, 57).abs()
+    parts = [lambda x: x, lambda x: x[2:5], lambda x: x.t(), lambda x: x[0, :0]]
+    with config.changed(setting), work() as done:
+        actual = roots([part(x.to(DEVICE)) for part in parts])
+        finish_everything()
+    assert done.fallbacks == 0
+    for result, part in zip(actual, parts, strict=True):
+        assert torch.equal(result.cpu(), part(x).double().sqrt().float() + 1)
+
+
+@pytest.mark.parametrize("setting", [{}, {"schedule": "every:1"}, {"launch_blocking": True}], ids=str)
+def test_lists_with_gaps_are_left_to_the_cpu(setting):
+    x = numbers(9, 57).abs()
+    with config.changed(setting):
+        actual = roots([x.to(DEVICE), x.to(DEVICE)[:, ::2]])
+        assert all(torch.equal(a.cpu(), e) for a, e in zip(actual, roots([x, x[:, ::2]]), strict=True))
+
+
 @pytest.mark.parametrize(
     "program",
     [
         lambda x: x.double().exp(),
         lambda x: x.half().tanh(),
+        lambda x: x.double().abs().sqrt(),
+        lambda x: x.abs().sqrt_(),
         lambda x: x[:, ::2].exp(),
         lambda x: x.clone().exp_(),
         lambda x: torch.exp(x, out=torch.empty_like(x)),
@@ -117,7 +144,18 @@ def test_bits_are_the_same_at_once(name):
         lambda x: x.int().sin(),
         lambda x: F.gelu(x.t()[1:3]),
     ],
-    ids=["double", "half", "with gaps", "in place", "out=", "another", "integers", "a part"],
+    ids=[
+        "double",
+        "half",
+        "root of double",
+        "root in place",
+        "with gaps",
+        "in place",
+        "out=",
+        "another",
+        "integers",
+        "a part",
+    ],
 )
 def test_what_is_left_to_the_cpu_has_its_bits(program):
     x = numbers(8, 31)

@@ -13,8 +13,9 @@ def as_before():
     torch_lazyplug.wait_device_ops()
     ir_cache.reset()
     metrics.reset()
+    before = config.get("fusion")
     yield
-    config.set("fusion", 1)
+    config.set("fusion", before)
 
 
 def groups():

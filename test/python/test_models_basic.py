@@ -137,6 +137,24 @@ def test_optimizers(name):
     assert done.fallbacks == 0, done.fallback_ops
 
 
+@pytest.mark.lazy_only
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize("name", MODELS)
+def test_models_with_functions_of_the_devices_own(name):
+    make, shape = MODELS[name]
+    done = train_both(make(), batches(shape), OPTIMIZERS["momentum"], cross_entropy, rtol=1e-5, atol=1e-6)
+    assert done.fallbacks == 0, done.fallback_ops
+
+
+@pytest.mark.lazy_only
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_with_functions_of_the_devices_own(name):
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+    done = train_both(model, batches((5,), 6), OPTIMIZERS[name], cross_entropy, rtol=1e-4, atol=1e-5)
+    assert done.fallbacks == 0, done.fallback_ops
+
+
 LOSSES = {
     "mse": lambda scores, y: F.mse_loss(scores, F.one_hot(y, 3).float()),
     "l1": lambda scores, y: F.l1_loss(scores, F.one_hot(y, 3).float()),

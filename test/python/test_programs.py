@@ -8,6 +8,8 @@ import torch
 from helpers import assert_same
 from registry import CASES
 
+from torch_lazyplug import config
+
 pytestmark = pytest.mark.torchscript
 
 # Some read every tenth loss only.
@@ -26,11 +28,16 @@ def numbers(tree):
     return [tree]
 
 
+@pytest.mark.parametrize("fusion", [1, 3])
 @pytest.mark.parametrize("name", CASES)
-def test_program(name, device):
+def test_program(name, fusion, device):
+    """To the bit, if functions are the CPU's; nearly, if they are the device's own."""
     case = CASES[name]
-    actual, expected = results(case, device), results(case, "cpu")
+    rtol, atol = (case.rtol, 0) if fusion == 1 else (max(case.rtol, 1e-4), 1e-6)
+    with config.changed({"fusion": fusion}):
+        actual = results(case, device)
+    expected = results(case, "cpu")
     if case.random:
         assert all(math.isfinite(number) for number in numbers(actual))
     else:
-        assert_same(actual, expected, rtol=case.rtol)
+        assert_same(actual, expected, rtol=rtol, atol=atol)

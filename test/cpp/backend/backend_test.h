@@ -109,6 +109,7 @@ class BackendTest : public testing::Test {
   DeviceContext& context_ = DeviceContext::get(0);
   const ScopedFlag<std::string> quiet_{config().fallback, "silent"};
   const ScopedFlag<bool> verified_{config().verify_ir, true};
+  const ScopedFlag<int64_t> cpus_functions_{config().fusion, 1}; // whose bits are compared
 };
 
 inline void expect_equal(const at::Tensor& lazy, const at::Tensor& expected) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <vector>
 
 #include "kernels/tile_program.h"
@@ -40,6 +41,20 @@ inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto integers = a.scalar_type() == at::kFloat ? at::kInt : at::kLong;
   const at::Tensor is_nan = a.isnan().logical_and(b.isnan());
   return a.view(integers).eq(b.view(integers)).logical_or(is_nan).all().item<bool>();
+}
+
+// Ordinary numbers, and every pair and triple of unusual ones.
+inline std::vector<at::Tensor> arguments(int64_t n, at::ScalarType dtype) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const at::Tensor unusual = at::tensor({0.0, -0.0, inf, -inf, NAN, 1e-42, -1e-310, 1.0, 3e38, -0.5}, at::kDouble);
+  std::vector<at::Tensor> result;
+  for (int64_t i = 0; i < 3; ++i) {
+    at::Tensor values = at::randn({n}, at::kDouble) * at::randn({n}, at::kDouble).mul(6).exp();
+    const at::Tensor places = at::arange(n).div(static_cast<int64_t>(std::pow(10, i)), "floor").remainder(10);
+    values = at::where(at::arange(n).lt(n / 2), values, unusual.index_select(0, places));
+    result.push_back(values.to(dtype));
+  }
+  return result;
 }
 
 } // namespace lazyplug::kernels

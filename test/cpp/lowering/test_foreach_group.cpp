@@ -1,5 +1,7 @@
 #include "lowering/foreach_group.h"
 
+#include "common/config.h"
+#include "lowering/fusion/pointwise_ops.h"
 #include "test/cpp/lowering/programs.h"
 
 #include <gtest/gtest.h>
@@ -49,14 +51,18 @@ class ForeachGroups : public testing::Test {
   }
 
   Values leaves(size_t n) {
+    return leaves(n, row);
+  }
+  Values leaves(size_t n, const Geometry& layout) {
     Values values;
     for (size_t i = 0; i < n; ++i) {
-      values.push_back(graph.add_leaf(next_id++, &row).output(0));
+      values.push_back(graph.add_leaf(next_id++, &layout).output(0));
     }
     return values;
   }
 
   const Geometry row = floats({4});
+  const Geometry doubles = Geometry::contiguous(at::kDouble, {4});
   Graph graph;
   NodeId next_id = 0;
   GraphNode* last = nullptr;
@@ -88,7 +94,26 @@ TEST_F(ForeachGroups, AnOptimizersCallsAreOneProgram) {
   EXPECT_EQ(group.num_reads(gradients[1]), 3);
   EXPECT_EQ(
       kernels::to_string(group.program({0, 1, 3})),
-      "f32 memory 3 slots 4 numbers 2 0 = addcmul 0 1 1 0 ; 3 = sqrt 0 ; 2 = addcdiv 2 1 3 1 ;");
+      std::string("f32 memory 3 slots 4 numbers 2 0 = addcmul 0 1 1 0 ; 3 = ") +
+          (computes_functions() ? "sqrt_exact" : "sqrt") + " 0 ; 2 = addcdiv 2 1 3 1 ;");
+}
+
+TEST_F(ForeachGroups, SquareRootsAreOurOwnInFloat32IfFunctionsAre) {
+  const int64_t before = config().fusion.get();
+  const auto program_on = [this](const Geometry& layout) {
+    ForeachGroup group(graph);
+    call("aten::_foreach_sqrt", "", {leaves(2, layout)}, {}, layout);
+    EXPECT_TRUE(group.add(*last));
+    return kernels::to_string(group.program({0, 1}));
+  };
+  const bool has_functions = find_function(make_op("aten::_foreach_sqrt"), {}) != nullptr;
+  for (const int64_t fusion : {1, 3}) {
+    config().fusion.set(fusion);
+    const std::string name = fusion == 3 && has_functions ? "sqrt_exact" : "sqrt";
+    EXPECT_EQ(program_on(row), "f32 memory 2 slots 2 numbers 0 1 = " + name + " 0 ;");
+    EXPECT_EQ(program_on(doubles), "f64 memory 2 slots 2 numbers 0 1 = sqrt 0 ;");
+  }
+  config().fusion.set(before);
 }
 
 TEST_F(ForeachGroups, SingleNumbersComeBeforeLists) {

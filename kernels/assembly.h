@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "kernels/tile_program.h"
+
+namespace lazyplug::kernels {
+
+// Machine code for the straight runs of cheap instructions in a program. A vector of a slot stays in a register from
+// the first instruction of a run to the last, where the loops of tile_loops.h load and store it each time. Results have
+// the bits of those loops, but for the signs and payloads of NaN.
+//
+// For float32 on x86-64 with AVX2, if the build has found Xbyak. Memory is writable while code is written, and
+// executable from then on, never both.
+class Assembly {
+ public:
+  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of kLanes.
+  using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers);
+  static constexpr int64_t kLanes = 8;
+
+  struct Run {
+    size_t begin; // of the program's instructions
+    size_t end;
+    Code code;
+  };
+
+  // In the order of the program; what is between them is left to the loops.
+  virtual const std::vector<Run>& runs() const = 0;
+  virtual ~Assembly() = default;
+};
+
+// Null if there is nothing to gain, or not on this processor. Equal programs share one.
+std::shared_ptr<const Assembly> assemble(const Program& program);
+
+// A program's machine code, made when it has run as often as the flag `assemble_after` says.
+class AssembledLater {
+ public:
+  // What to use for this run of the program, always the same one; may be null. From any thread.
+  const Assembly* next(const Program& program) const;
+
+ private:
+  struct State {
+    std::atomic<int64_t> num_runs{0};
+    std::atomic<bool> is_tried{false};
+    std::atomic<const Assembly*> assembly{nullptr};
+    std::shared_ptr<const Assembly> owner; // written once, before `assembly`
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>(); // shared by copies
+};
+
+} // namespace lazyplug::kernels
