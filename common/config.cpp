@@ -188,6 +188,13 @@ Config::Config()
            {"LAZYPLUG_ASSEMBLE_AFTER"}},
           3,
           between(-1, std::numeric_limits<int32_t>::max())),
+      side_calls(
+          {"side_calls",
+           "Products and convolutions that are estimated to take so many microseconds may run beside what does not need "
+           "them, on a thread of the device that would wait otherwise; -1: none.",
+           {"LAZYPLUG_SIDE_CALLS"}},
+          100,
+          between(-1, std::numeric_limits<int32_t>::max())),
       perf_map(
           {"perf_map",
            "Name such machine code in /tmp/perf-<process>.map, where perf looks for it.",
@@ -319,6 +326,7 @@ std::vector<FlagBase*> Config::flags() {
       &disabled_passes,
       &fusion,
       &assemble_after,
+      &side_calls,
       &perf_map,
       &dump_dir,
       &launch_blocking,

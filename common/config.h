@@ -148,6 +148,7 @@ struct Config {
   Flag<std::string> disabled_passes;
   Flag<int64_t> fusion;
   Flag<int64_t> assemble_after;
+  Flag<int64_t> side_calls;
   Flag<bool> perf_map;
   Flag<std::string> dump_dir;
   Flag<bool> launch_blocking;

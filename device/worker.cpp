@@ -90,6 +90,9 @@ void Worker::wait(Ticket ticket) {
   while (completed_ < ticket) {
     if (!running_ && !queue_.empty()) {
       run_next(lock);
+    } else if (has_offers_) {
+      run_offered(lock);
+      is_patient = true;
     } else if (std::exchange(is_patient, false)) {
       look_out(lock);
     } else {
@@ -153,6 +156,9 @@ void Worker::loop() {
   while (!stopped_) {
     if (is_for_thread(lock) && !running_) {
       run_next(lock);
+    } else if (has_offers_) {
+      run_offered(lock);
+      has_helped_ = true;
     } else {
       await_work(lock);
     }
@@ -163,23 +169,72 @@ void Worker::loop() {
 void Worker::look_out(Lock& lock) {
   const Ticket before = completed_;
   lock.unlock();
-  yield_until([&] { return completed_ != before; });
+  yield_until([&] { return completed_ != before || has_offers_; });
   lock.lock();
 }
 
 void Worker::await_work(Lock& lock) {
   called_ = false;
-  if (more_to_come_) {
+  if (std::exchange(has_helped_, false) || more_to_come_) {
     lock.unlock();
-    yield_until([&] { return called_.load(); });
+    yield_until([&] { return called_ || has_offers_; });
     lock.lock();
   }
-  if (!called_) {
+  if (!called_ && !has_offers_) {
     asleep_ = true;
     wake_worker_.wait(lock);
     asleep_ = false;
     note_wake_up();
   }
+}
+
+// One of those that sleep, if any, has time: the thread, unless it runs the task itself, or else who waits for that.
+void Worker::offer(SideTask& part) {
+  Lock lock(mutex_);
+  if (!stopped_) {
+    start_thread();
+  }
+  offered_.push_back(&part);
+  has_offers_ = true;
+  const bool is_asleep = asleep_;
+  lock.unlock();
+  is_asleep ? wake_worker_.notify_one() : task_done_.notify_one();
+}
+
+void Worker::await(SideTask& part) {
+  Lock lock(mutex_);
+  const auto offered = std::find(offered_.begin(), offered_.end(), &part);
+  if (offered != offered_.end()) {
+    offered_.erase(offered);
+    has_offers_ = !offered_.empty();
+    lock.unlock();
+    part.run();
+    return;
+  }
+  while (is_running(part, lock)) {
+    const uint64_t before = num_parts_done_;
+    lock.unlock();
+    yield_until([&] { return num_parts_done_ != before; });
+    lock.lock();
+    part_done_.wait(lock, [&] { return num_parts_done_ != before; });
+  }
+}
+
+bool Worker::is_running(const SideTask& part, const Lock& /*lock*/) const {
+  return std::find(running_parts_.begin(), running_parts_.end(), &part) != running_parts_.end();
+}
+
+void Worker::run_offered(Lock& lock) {
+  SideTask& part = *offered_.front();
+  offered_.pop_front();
+  has_offers_ = !offered_.empty();
+  running_parts_.push_back(&part);
+  lock.unlock();
+  part.run();
+  lock.lock();
+  running_parts_.erase(std::find(running_parts_.begin(), running_parts_.end(), &part));
+  ++num_parts_done_;
+  part_done_.notify_all();
 }
 
 void Worker::note_wake_up() {

@@ -13,11 +13,16 @@
 #include <thread>
 #include <vector>
 
+#include "common/side_tasks.h"
+
 namespace lazyplug {
 
 // Runs tasks one at a time, in the order of submission: on a thread of its own, or on a thread that waits for one of
 // them. Who waits also works: a task that nobody has begun is run by the waiting thread itself, which saves two
 // switches between threads and keeps the caller's OpenMP pool in use.
+//
+// A task may offer parts of itself, which may run beside it, on whichever of these threads has nothing else to do: its
+// own, while a waiting thread runs the task, or one that waits.
 //
 // Locking: `mutex_` guards all members; no task runs, and none is destroyed, while it is held. Tasks may be submitted
 // while other locks are held; wait() must not be called with one that a task needs.
@@ -48,6 +53,10 @@ class Worker {
   void wait(Ticket ticket);
   bool has_run(Ticket ticket) const;
 
+  // See SideThreads. For the thread that runs a task.
+  void offer(SideTask& part);
+  void await(SideTask& part);
+
   // How long the thread has lately taken to begin when it was woken, in seconds; a guess until it has been.
   double wake_latency() const {
     return wake_latency_.load(std::memory_order_relaxed);
@@ -71,6 +80,8 @@ class Worker {
   void look_out(Lock& lock);
   void note_wake_up();
   void run_next(Lock& lock);
+  void run_offered(Lock& lock);
+  bool is_running(const SideTask& part, const Lock& lock) const;
   void raise_thrown(Ticket ticket, Lock& lock);
 
   const std::string name_;
@@ -78,6 +89,9 @@ class Worker {
   std::condition_variable wake_worker_; // there may be work
   std::condition_variable task_done_;
   std::deque<Task> queue_;
+  std::deque<SideTask*> offered_;
+  std::vector<const SideTask*> running_parts_; // by others than the task's thread
+  std::condition_variable part_done_;
   std::vector<Thrown> thrown_; // by tasks, in their order, that nobody has waited for since
   Ticket submitted_ = 0;
   std::atomic<Ticket> completed_ = 0; // written with the lock
@@ -86,9 +100,12 @@ class Worker {
   bool more_to_come_ = false; // whoever submitted the last task did not do so in order to wait
   Ticket called_for_ = 0;     // the thread is to run the tasks up to this one
   bool asleep_ = false;       // the thread must be woken
+  bool has_helped_ = false;   // the thread has run a part since it last looked out
   bool stopped_ = false;
-  // Set with the lock, after what there is to see; the thread looks for it without.
+  // Set with the lock, after what there is to see; threads look for it without.
   std::atomic<bool> called_ = false;
+  std::atomic<bool> has_offers_ = false;
+  std::atomic<uint64_t> num_parts_done_ = 0; // by others
   std::chrono::steady_clock::time_point called_at_; // while asleep_
   std::atomic<double> wake_latency_ = 5e-5;
   std::thread thread_; // started by the first task to wake it

@@ -27,7 +27,7 @@ LABEL_SMOOTHING = 0.1
 
 MAX_LOSS_DIFFERENCE = 1e-4
 MIN_ACCURACY = 0.97
-WARM_UP_EPOCHS = 2
+WARM_UP_EPOCHS = 3  # an epoch is one step for the device: when it has come twice, its cuts are planned
 
 
 @dataclass

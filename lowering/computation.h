@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/side_tasks.h"
 #include "lowering/ir/trace.h"
 
 namespace lazyplug {
@@ -21,6 +22,7 @@ struct ComputationInputs {
   // is undefined, or what it was before a write to it failed.
   std::vector<std::exception_ptr> errors = {};
   bool timed = false; // the result says what the kernels take
+  SideThreads* side_threads = nullptr; // to run some calls beside others; not if it is timed
 };
 
 // One root's result. With an error, the tensor is undefined, or, where only

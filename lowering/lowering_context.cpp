@@ -151,20 +151,57 @@ void LoweringContext::lower_empty(GraphNode& node) {
 void LoweringContext::lower_call(GraphNode& node) {
   const OpInfo& op = node.op();
   const Owned owned = own_written_values(node);
-  auto* call = add_node(op.symbol(), call_inputs(node, owned), op.num_returns());
-  set_overload(*call, op.overload());
-  set_writes(*call, written_inputs(*node.signature()));
-  set_work(*call, node.signature()->work);
+  const auto inputs = call_inputs(node, owned);
+  if (has_independent_gradients(node)) {
+    lower_gradients(node, inputs);
+  } else {
+    auto* call = add_call(node, inputs);
+    set_writes(*call, written_inputs(*node.signature()));
+    bind_outputs(node, call, owned);
+    if (config().verify_ir.get()) {
+      lowered_.checked.emplace(call, node.signature());
+    }
+  }
   const OpInfo*& known = lowered_.ops[{op.symbol(), op.overload()}];
   TORCH_CHECK(
       !known || known == &op || !(known->is_retired() || op.is_retired()),
       op.name(),
       " has been deregistered since a call of it was recorded");
   known = &op;
-  if (config().verify_ir.get()) {
-    lowered_.checked.emplace(call, node.signature());
+}
+
+JitNode* LoweringContext::add_call(const GraphNode& node, c10::ArrayRef<JitValue*> inputs) {
+  const OpInfo& op = node.op();
+  auto* call = add_node(op.symbol(), inputs, op.num_returns());
+  set_overload(*call, op.overload());
+  set_work(*call, node.signature()->work);
+  return call;
+}
+
+// The gradient of a convolution's input, and those of its weight and bias, are computed by kernels of their own, which
+// may run side by side.
+bool LoweringContext::has_independent_gradients(const GraphNode& node) {
+  const auto& args = node.signature()->args;
+  if (config().side_calls.get() < 0 || node.op().name() != "aten::convolution_backward" || node.num_outputs() < 2 ||
+      !args.back().constant.isBoolList()) {
+    return false;
   }
-  bind_outputs(node, call, owned);
+  return args.back().constant.toBoolList()[0] && node.uses_of(0) && node.uses_of(1);
+}
+
+void LoweringContext::lower_gradients(GraphNode& node, std::vector<JitValue*> inputs) {
+  const auto mask = node.signature()->args.back().constant.toBoolList();
+  const auto with_mask = [&](bool input, bool weight, bool bias) {
+    inputs.back() = constant(c10::List<bool>({input, weight, bias}));
+    return inputs;
+  };
+  auto* of_input = add_call(node, with_mask(true, false, false));
+  auto* of_weight = add_call(node, with_mask(false, mask[1], mask[2]));
+  bind_outputs(node, of_weight, {});
+  for (size_t i = 0; i < of_input->outputs().size(); ++i) {
+    of_input->output(i)->setType(of_weight->output(i)->type());
+  }
+  result_of(node.output(0)) = of_input->output(0);
 }
 
 void LoweringContext::lower_pointwise(const PointwiseGroup& group) {

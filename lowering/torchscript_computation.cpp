@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "common/config.h"
 #include "common/metrics.h"
@@ -74,7 +75,43 @@ FindOp find_among(const OpsByName& ops) {
   return [&ops](const OpKey& name) -> const OpInfo& { return *ops.at(name); };
 }
 
+// As many as keep two threads busy; each holds memory that it reads.
+constexpr size_t kMaxSideCalls = 2;
+
 } // namespace
+
+struct TorchScriptComputation::SideCall final : SideTask {
+  SideCall(const Instruction& instruction, SideThreads& threads) : instruction(&instruction), threads(&threads) {}
+
+  void run() noexcept override {
+    static Counter& elsewhere = counter("SideCallsElsewhere");
+    elsewhere.add(std::this_thread::get_id() == offered_by ? 0 : 1);
+    threads->run_as_job([this] {
+      const ExecutionGuard guard;
+      const ShownWarningsMuted muted;
+      const RunningOp running(instruction->call_name);
+      try {
+        instruction->run(stack);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    });
+  }
+
+  const Instruction* instruction;
+  SideThreads* threads;
+  const std::thread::id offered_by = std::this_thread::get_id();
+  c10::Stack stack; // its operands, then its results
+  std::exception_ptr error;
+};
+
+TorchScriptComputation::Frame::Frame() = default;
+
+TorchScriptComputation::Frame::~Frame() {
+  for (SideCall& call : side_calls) {
+    side_threads->await(call);
+  }
+}
 
 TorchScriptComputation::TorchScriptComputation(LoweredGraph lowered)
     : graph_(std::move(lowered.graph)), checked_(std::move(lowered.checked)) {
@@ -91,12 +128,14 @@ void TorchScriptComputation::add_nodes(const FindOp& find_op) {
     add_register(input);
   }
   const auto nodes = graph_->nodes();
+  std::vector<const torch::jit::Node*> run;
   instructions_.reserve(std::distance(nodes.begin(), nodes.end()));
   for (const auto* node : nodes) {
     if (node->kind() == torch::jit::prim::Constant) {
       add_constant(*node->output(), *torch::jit::toIValue(node->output()));
     } else if (!fold_list(*node)) {
       add_instruction(node, find_op);
+      run.push_back(node);
     }
   }
   for (const auto* output : graph_->outputs()) {
@@ -105,6 +144,7 @@ void TorchScriptComputation::add_nodes(const FindOp& find_op) {
   name_calls();
   mark_last_reads();
   find_donors();
+  mark_side_calls(run);
   reads_ = {};
   geometries_.freeze();
   fresh_lists_ = {};
@@ -263,6 +303,17 @@ void TorchScriptComputation::find_donors() {
   changed.add(any_donor ? 1 : 0);
 }
 
+void TorchScriptComputation::mark_side_calls(c10::ArrayRef<const torch::jit::Node*> nodes) {
+  const int64_t least_us = config().side_calls.get();
+  if (least_us < 0) {
+    return;
+  }
+  const auto needed_by = find_side_calls(nodes, 1e-6 * static_cast<double>(least_us));
+  for (size_t i = 0; i < needed_by.size(); ++i) {
+    instructions_[i].needed_by = needed_by[i];
+  }
+}
+
 ComputationResult TorchScriptComputation::run(ComputationInputs inputs) const {
   const ExecutionGuard guard;
   const ShownWarningsMuted muted;
@@ -291,14 +342,23 @@ ComputationResult TorchScriptComputation::run_instructions(ComputationInputs inp
   frame.timed = inputs.timed;
   frame.begin = inputs.timed ? Clock::now() : Clock::time_point();
   frame.reproduces = config().debug.get();
+  frame.side_threads = frame.timed || frame.reproduces ? nullptr : inputs.side_threads;
   frame.light_limit = light_limit(frame.threads.before());
   frame.stack.reserve(max_stack_);
   frame.registers = load(std::move(inputs));
   frame.scramble = config().scramble.get();
   size_t next = 0;
   while (frame.errors.empty() && next < instructions_.size()) {
-    try_to_execute(instructions_[next++], frame);
+    const Instruction& instruction = instructions_[next];
+    if (next >= frame.side_calls_end) {
+      await_side_calls(next, frame);
+    } else {
+      const bool is_side_call = frame.side_threads && instruction.needed_by != kNoSideCall;
+      is_side_call ? offer_side_call(instruction, frame) : try_to_execute(instruction, frame);
+      ++next;
+    }
   }
+  await_side_calls(kNoSideCall, frame);
   execute_after_error(next, frame);
   return collect(frame);
 }
@@ -348,14 +408,62 @@ void TorchScriptComputation::try_to_execute(const Instruction& instruction, Fram
       }
     }
   } catch (...) {
-    frame.errors.resize(num_registers_);
-    const std::exception_ptr error = std::current_exception();
-    add_reproducer(error, instruction, frame);
-    spoil(instruction, describe_error(error, instruction.node, instruction.call, instruction.call_name), frame.errors);
+    note_error(instruction, frame);
   }
 }
 
-void TorchScriptComputation::execute(const Instruction& instruction, Frame& frame) const {
+// The one that is being handled.
+void TorchScriptComputation::note_error(const Instruction& instruction, Frame& frame) const {
+  frame.errors.resize(num_registers_);
+  const std::exception_ptr error = std::current_exception();
+  add_reproducer(error, instruction, frame);
+  spoil(instruction, describe_error(error, instruction.node, instruction.call, instruction.call_name), frame.errors);
+}
+
+void TorchScriptComputation::offer_side_call(const Instruction& instruction, Frame& frame) const {
+  static Counter& offered = counter("SideCalls");
+  if (frame.side_calls.size() == kMaxSideCalls) {
+    await_first_side_call(frame);
+  }
+  load_operands(instruction, frame);
+  SideCall& call = frame.side_calls.emplace_back(instruction, *frame.side_threads);
+  call.stack.assign(std::make_move_iterator(frame.stack.begin()), std::make_move_iterator(frame.stack.end()));
+  frame.stack.clear();
+  frame.side_calls_end = std::min(frame.side_calls_end, instruction.needed_by);
+  offered.add();
+  frame.side_threads->offer(call);
+}
+
+void TorchScriptComputation::await_side_calls(size_t place, Frame& frame) const {
+  const auto is_needed = [place](const SideCall& call) { return call.instruction->needed_by <= place; };
+  while (std::any_of(frame.side_calls.begin(), frame.side_calls.end(), is_needed)) {
+    await_first_side_call(frame);
+  }
+  frame.side_calls_end = kNoSideCall;
+  for (const SideCall& call : frame.side_calls) {
+    frame.side_calls_end = std::min(frame.side_calls_end, call.instruction->needed_by);
+  }
+}
+
+void TorchScriptComputation::await_first_side_call(Frame& frame) const {
+  SideCall& call = frame.side_calls.front();
+  frame.side_threads->await(call);
+  const Instruction& instruction = *call.instruction;
+  frame.stack.assign(std::make_move_iterator(call.stack.begin()), std::make_move_iterator(call.stack.end()));
+  const std::exception_ptr error = call.error;
+  frame.side_calls.pop_front();
+  try {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+    take_results(instruction, frame);
+  } catch (...) {
+    note_error(instruction, frame);
+  }
+  frame.stack.clear();
+}
+
+void TorchScriptComputation::load_operands(const Instruction& instruction, Frame& frame) const {
   auto& registers = frame.registers;
   auto& stack = frame.stack;
   for (const Read& read : instruction.reads) {
@@ -371,6 +479,11 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
         break;
     }
   }
+}
+
+void TorchScriptComputation::execute(const Instruction& instruction, Frame& frame) const {
+  auto& stack = frame.stack;
+  load_operands(instruction, frame);
   choose_threads(instruction, frame);
   const RunningOp running(instruction.call_name);
   if (add_destination(instruction, stack)) {

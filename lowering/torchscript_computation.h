@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <forward_list>
+#include <list>
 
 #include "common/intra_op_threads.h"
 #include "lowering/computation.h"
 #include "lowering/lowering_context.h"
 #include "lowering/resolve_kernel.h"
+#include "lowering/side_calls.h"
 
 namespace lazyplug {
 
@@ -41,8 +43,16 @@ class TorchScriptComputation final : public Computation {
   };
   using Errors = std::vector<OpError>; // by register
 
+  // A call that another thread may run meanwhile, see find_side_calls().
+  struct SideCall;
+
   // One run: what it has computed so far.
   struct Frame {
+    Frame();
+    Frame(const Frame&) = delete;
+    Frame& operator=(const Frame&) = delete;
+    ~Frame();
+
     Registers registers;
     Errors errors; // empty: none so far
     std::vector<UnexpectedStrides> unexpected;
@@ -55,6 +65,9 @@ class TorchScriptComputation final : public Computation {
     IntraOpThreadsScope threads;
     float light_limit = 0; // with the threads that there were
     std::vector<KernelTime> times;
+    SideThreads* side_threads = nullptr;
+    std::list<SideCall> side_calls; // that have not been awaited
+    size_t side_calls_end = kNoSideCall; // the first instruction that needs one of them
   };
 
   // A read of a register, or of a constant. The last read takes the value, so
@@ -83,12 +96,14 @@ class TorchScriptComputation final : public Computation {
     const char* call_name = nullptr;        // of its op
     const OpInfo* reproducible = nullptr;   // the op that it calls, if another program may call it, too
     bool may_teach = false;                 // whether that is the trace's call
+    size_t needed_by = kNoSideCall; // see find_side_calls()
   };
 
   uint32_t add_register(const torch::jit::Value* value);
   Read& read_of(const torch::jit::Value* value);
   void add_nodes(const FindOp& find_op);
   void add_instruction(const torch::jit::Node* node, const FindOp& find_op);
+  void mark_side_calls(c10::ArrayRef<const torch::jit::Node*> nodes);
   std::optional<uint32_t> first_unpacked(const torch::jit::Node& node) const;
   void add_promises(const torch::jit::Node& node, uint32_t first, Instruction& instruction);
   void name_calls();
@@ -103,7 +118,13 @@ class TorchScriptComputation final : public Computation {
   Registers load(ComputationInputs inputs) const;
   // Notes errors.
   void try_to_execute(const Instruction& instruction, Frame& frame) const;
+  void note_error(const Instruction& instruction, Frame& frame) const;
   void execute(const Instruction& instruction, Frame& frame) const;
+  void load_operands(const Instruction& instruction, Frame& frame) const;
+  // Waits for those that the instruction at this place needs.
+  void await_side_calls(size_t place, Frame& frame) const;
+  void await_first_side_call(Frame& frame) const;
+  void offer_side_call(const Instruction& instruction, Frame& frame) const;
   void take_results(const Instruction& instruction, Frame& frame) const;
   static bool add_destination(const Instruction& instruction, c10::Stack& stack);
   static void keep_operands(const Instruction& instruction, Frame& frame);

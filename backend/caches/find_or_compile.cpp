@@ -38,11 +38,14 @@ void follow_flags() {
   static std::atomic<uint64_t> size{0};
   static std::atomic<uint64_t> passes{0};
   static std::atomic<uint64_t> fusion{0};
+  static std::atomic<uint64_t> side_calls{0};
   if (has_changed(config().cache_size, size)) {
     computation_cache().set_capacity(static_cast<size_t>(config().cache_size.get()));
   }
-  const bool have_passes_changed = has_changed(config().disabled_passes, passes);
-  if (has_changed(config().fusion, fusion) || have_passes_changed) {
+  bool has_any_changed = has_changed(config().disabled_passes, passes);
+  has_any_changed |= has_changed(config().fusion, fusion);
+  has_any_changed |= has_changed(config().side_calls, side_calls);
+  if (has_any_changed) {
     computation_cache().clear();
   }
 }

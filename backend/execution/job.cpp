@@ -210,6 +210,40 @@ void mark_proven(const Trace& trace) {
   }
 }
 
+// The threads of the job's worker.
+class JobThreads final : public SideThreads {
+ public:
+  explicit JobThreads(const Job& job)
+      : worker_(job.side),
+        device_(job.device),
+        num_threads_(at::get_num_threads()),
+        float_control_(job.float_control) {}
+
+  SideThreads* get() {
+    return worker_ ? this : nullptr;
+  }
+  void offer(SideTask& task) override {
+    worker_->offer(task);
+  }
+  void await(SideTask& task) override {
+    worker_->await(task);
+  }
+  void run_as_job(c10::function_ref<void()> body) override {
+    IntraOpThreadsScope threads;
+    threads.use(num_threads_);
+    const FloatControlScope float_control(float_control_);
+    const KernelMemoryScope memory(device_);
+    const c10::AutoGradMode grad_mode(true);
+    body();
+  }
+
+ private:
+  Worker* const worker_;
+  const c10::DeviceIndex device_;
+  const int num_threads_;
+  const FloatControl float_control_;
+};
+
 ComputationResult compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
@@ -221,6 +255,8 @@ ComputationResult compute(Job& job, Failures& failures) {
   const bool tells = config().debug.get();
   const bool is_profiled = is_profiling();
   inputs.timed = job.timed || tells || is_profiled;
+  JobThreads side_threads(job);
+  inputs.side_threads = side_threads.get();
   const TimerScope scope(time);
   const int64_t start = journal_start();
   pass(FailPoint::kRun);
@@ -252,6 +288,7 @@ JobReport run_job(Job job) {
   const auto start = job.timed ? Clock::now() : Clock::time_point();
   try {
     use_threads(job.num_threads);
+    const FloatControlScope float_control(job.float_control);
     const KernelMemoryScope memory(job.device);
     // Whichever thread this is: a few kernels return less if it is off.
     const c10::AutoGradMode grad_mode(true);

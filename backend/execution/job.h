@@ -5,6 +5,8 @@
 
 #include "backend/diagnostics/origins.h"
 #include "backend/execution/future_contents.h"
+#include "common/float_control.h"
+#include "device/worker.h"
 #include "lowering/ir/trace.h"
 
 namespace lazyplug {
@@ -41,8 +43,10 @@ struct Job {
   Provenance provenance;
   c10::DeviceIndex device = 0;
   int num_threads = 0;    // of the thread that cut it, within an op
+  FloatControl float_control = FloatControl::of_this_thread(); // of the same
   bool may_teach = false; // some signature is not proven
   bool timed = false;     // the report says what kernels take
+  Worker* side = nullptr; // may run parts of it beside it
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

@@ -42,14 +42,26 @@ float overlapping_work() {
   return pays_to_overlap(1, num_processors) ? light_limit(num_threads) : kNothing;
 }
 
+bool may_run_side_calls(int num_threads) {
+  const Config& flags = config();
+  const std::string choice = flags.overlap.get();
+  if (flags.side_calls.get() < 0 || choice == "never") {
+    return false;
+  }
+  return choice == "always" || !flags.schedule.get().empty() ||
+         (at::get_num_interop_threads() > 1 && pays_to_overlap(num_threads, available_processors()));
+}
+
 float OverlappingWork::get() {
   const int num_threads = at::get_num_threads();
-  const uint64_t version = config().overlap.version() + config().schedule.version();
+  const Config& flags = config();
+  const uint64_t version = flags.overlap.version() + flags.schedule.version() + flags.side_calls.version();
   if (answers_left_ == 0 || num_threads != num_threads_ || version != version_) {
     answers_left_ = kAnswers;
     num_threads_ = num_threads;
     version_ = version;
     work_ = overlapping_work();
+    may_run_side_calls_ = lazyplug::may_run_side_calls(num_threads);
   }
   --answers_left_;
   return work_;

@@ -25,19 +25,29 @@ int available_processors();
 // workers compute everything.
 float overlapping_work();
 
-// The same for who asks often, and asks for the number of processors, which
-// takes a system call, only now and then.
+// Whether a thread that waits, or the worker, should run parts of a job (lowering/side_calls.h) beside the thread that
+// runs it, with so many intra-op threads each: it needs the same processors as overlap does. PyTorch's number of
+// inter-op threads, if that is 1, forbids it.
+bool may_run_side_calls(int num_threads);
+
+// Both for who asks often, and asks for the number of processors, which takes a
+// system call, only now and then.
 class OverlappingWork {
  public:
   float get();
+  // When get() was called last.
+  bool may_run_side_calls() const {
+    return may_run_side_calls_;
+  }
 
  private:
   static constexpr int kAnswers = 16; // that are the same, unless threads or flags change
 
   float work_ = 0;
+  bool may_run_side_calls_ = false;
   int answers_left_ = 0;
   int num_threads_ = 0;
-  uint64_t version_ = 0; // of both flags
+  uint64_t version_ = 0; // of the flags
 };
 
 } // namespace lazyplug

@@ -139,6 +139,7 @@ StepPlans::StepId StepPlans::end_step() {
   const StepId id = prefix_ == 0 ? 1 : prefix_;
   const bool is_known = num_ops_ != 0 && !is_disturbed_ && (steps_.size() < kMaxSteps || steps_.count(id) != 0);
   const size_t num_ops = std::exchange(num_ops_, 0);
+  all_ops_ += num_ops;
   prefix_ = 0;
   boundary_ = now_();
   ended_ = is_known ? id : 0;
@@ -147,6 +148,9 @@ StepPlans::StepId StepPlans::end_step() {
   }
   Step& step = steps_[id];
   ++step.seen;
+  step.is_long = num_ops >= kLongStep;
+  step.is_rare = kLeastShare * num_ops < all_ops_ - step.ended_at;
+  step.ended_at = all_ops_;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
   if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
       step.seen == kRetrials[step.num_retrials]) {
@@ -170,7 +174,8 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
 }
 
 void StepPlans::note_duration(Step& step, double seconds) {
-  if (step.state == State::kTimed && step.seen >= kWarmUps + kTimed && !was_cut_) {
+  const size_t num_timed = step.is_long ? 0 : kTimed;
+  if (step.state == State::kTimed && step.seen >= kWarmUps + num_timed && !was_cut_) {
     plan(step);
   }
   if (step.state != State::kTrial || step.seen == 0) {
@@ -197,7 +202,7 @@ void StepPlans::note_duration(Step& step, double seconds) {
 
 void StepPlans::plan(Step& step) {
   const bool is_timed = step.times.kernels.size() == step.times.recording.size();
-  const auto counts = is_timed ? best_cuts(step.times, costs_) : std::vector<size_t>();
+  const auto counts = is_timed && !step.is_rare ? best_cuts(step.times, costs_) : std::vector<size_t>();
   std::vector<StepId> cuts;
   for (size_t count : counts) {
     cuts.push_back(step.cuts[count - 1]);
@@ -226,6 +231,8 @@ void StepPlans::settle(Step& step, bool cut) {
   settled.state = State::kSettled;
   settled.is_cut = cut;
   settled.num_retrials = step.num_retrials;
+  settled.is_long = step.is_long;
+  settled.ended_at = step.ended_at;
   settled.cuts = std::move(step.cuts);
   step = std::move(settled);
 }
@@ -233,7 +240,7 @@ void StepPlans::settle(Step& step, bool cut) {
 // At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
 void StepPlans::try_again(Step& step) {
   const bool is_first = step.num_retrials++ == 0;
-  if (step.cuts.empty() && !is_first) {
+  if (step.cuts.empty() && (!is_first || step.is_long)) {
     return;
   }
   step.state = step.cuts.empty() ? State::kTimed : State::kTrial;

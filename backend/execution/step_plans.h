@@ -41,8 +41,10 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
 // so there are a few more trials, ever later. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for
-// it are few. Counters: StepsCut, StepsKeptWhole; StepsReplanned counts those that
-// a later trial has settled otherwise.
+// it are few: a long step once, when it has come twice, since it may be an epoch.
+// A step that is a small part of what is recorded is not planned. Counters:
+// StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
+// settled otherwise.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -56,6 +58,8 @@ class StepPlans {
   static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
   static constexpr size_t kMaxSteps = 256;  // further ones are never cut
   static constexpr size_t kMaxTimedOps = 4096;
+  static constexpr size_t kLongStep = 1024; // ops
+  static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
   static constexpr size_t kQuiet = 16; // after so many settled steps, recording is not timed
   // After how many steps one that is settled comes on trial again.
   static constexpr size_t kRetrials[] = {12, 150, 2'000};
@@ -94,6 +98,9 @@ class StepPlans {
     State state = State::kTimed;
     size_t seen = 0; // in this state
     size_t num_retrials = 0;
+    bool is_long = false;
+    bool is_rare = false;
+    uint64_t ended_at = 0; // counting all ops
     bool is_cut = false; // is settled so
     StepTimes times;
     std::vector<double> whole; // durations
@@ -114,6 +121,7 @@ class StepPlans {
   std::unordered_set<StepId> cuts_; // of all steps that are cut
   // The step that is being recorded.
   StepId prefix_ = 0; // of its ops so far
+  uint64_t all_ops_ = 0;   // of all steps that have ended
   size_t num_ops_ = 0;
   bool is_disturbed_ = false;
   bool is_timed_ = false;

@@ -308,6 +308,7 @@ Job StreamContext::take_job(const Cut& cut) {
   }
   job.device = device_;
   job.num_threads = at::get_num_threads();
+  job.side = overlap_.may_run_side_calls() ? &worker_ : nullptr;
   job.may_teach = std::exchange(may_teach_, false);
   if (job.may_teach) {
     teaching_job_ = next_ticket();

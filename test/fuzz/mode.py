@@ -22,6 +22,7 @@ class Mode:
     disabled_passes: str = ""
     fusion: int = 1
     assemble_after: int = 0
+    side_calls: int = -1
 
     def simpler(self):
         """Modes with one setting less."""
@@ -86,4 +87,5 @@ def _mixed(rng, number, trains):
     disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
     # Short programs must have the CPU's bits.
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
-    return replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=rng.choice([0, 0, 2, -1]))
+    mode = replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=rng.choice([0, 0, 2, -1]))
+    return replace(mode, side_calls=rng.choice([0, 0, 100, -1]))

@@ -1,5 +1,6 @@
 """Who computes: a worker, while the program records, or the program's own thread; and where steps are cut for it."""
 
+import copy
 import json
 import os
 import subprocess
@@ -156,3 +157,65 @@ def test_with_the_program_computing_itself_mark_step_leaves_nothing_queued(plann
     event.record()
     assert event.query()
     assert y.tolist() == [2.0] * 4
+
+
+def trained(model, inputs, steps=4):
+    """Losses and final parameters of a few steps."""
+    model = model.to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(inputs.to(DEVICE)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, [parameter.detach().cpu() for parameter in model.parameters()]
+
+
+def networks():
+    linear = torch.nn.Sequential(*[torch.nn.Linear(48, 48), torch.nn.GELU()] * 4)
+    images = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten()
+    )
+    return [(linear, torch.randn(32, 48)), (images, torch.randn(4, 3, 12, 12))]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["linear", "convolutions"])
+def test_side_calls_leave_every_bit(which):
+    torch.manual_seed(0)
+    model, inputs = networks()[which]
+    results = []
+    for overlap, side_calls in [("always", -1), ("always", 0), ("never", 0)]:
+        with config.changed({"overlap": overlap, "side_calls": side_calls}):
+            torch.ones(2, device=DEVICE).add(1).tolist()  # flags count from the next trace on
+            before = metrics.counter_value("SideCalls") or 0
+            results.append(trained(copy.deepcopy(model), inputs))
+            offered = (metrics.counter_value("SideCalls") or 0) - before
+        assert (offered > 0) == (overlap == "always" and side_calls == 0)
+    expected_losses, expected = results[0]
+    for losses, parameters in results[1:]:
+        assert losses == expected_losses
+        assert all(map(torch.equal, parameters, expected))
+
+
+def test_flushed_denormals_are_those_of_the_users_thread():
+    """Whichever thread computes: the flag is one of each thread's own."""
+    tiny = torch.full((1000,), 2e-38)
+
+    def shifted(x):
+        return (x * 0.01) * 1e20  # on the way it is denormal
+
+    assert torch.set_flush_denormal(True)
+    try:
+        for overlap in ("always", "never"):
+            with config.changed({"overlap": overlap}):
+                result = shifted(tiny.to(DEVICE))
+                torch_lazyplug.mark_step()
+                torch.lazy.synchronize()
+                assert torch.equal(result.cpu(), shifted(tiny))
+    finally:
+        torch.set_flush_denormal(False)
+    result = shifted(tiny.to(DEVICE))
+    torch_lazyplug.mark_step(wait=True)
+    assert torch.equal(result.cpu(), shifted(tiny)) and result.cpu().min() > 0

@@ -62,7 +62,7 @@ def test_the_schedule_changes_every_step():
 
 
 def test_example_finds_faults():
-    good = [train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics()) for _ in range(3)]
+    good = [train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics()) for _ in range(train_digits.WARM_UP_EPOCHS + 1)]
     assert train_digits.find_faults(good, good) == []
     for bad in (
         train_digits.Epoch(1.01, 0.99, 1.0, train_digits.Statistics()),
@@ -71,7 +71,7 @@ def test_example_finds_faults():
         train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics(compiles=1)),
         train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics(fallbacks=1)),
     ):
-        assert len(train_digits.find_faults(good, good[:2] + [bad])) == 1
+        assert len(train_digits.find_faults(good, [*good[:-1], bad])) == 1
 
 
 def test_two_thousand_steps_in_constant_memory():

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -124,6 +125,93 @@ TEST_F(WorkerTest, TaskMaySubmitAndMustNotWaitForItself) {
   worker_.wait(second);
   EXPECT_TRUE(refused);
   EXPECT_EQ(order_, std::vector<int>({2}));
+}
+
+struct NotedPart final : SideTask {
+  void run() noexcept override {
+    thread = std::this_thread::get_id();
+    has_run = true;
+  }
+  void await_without_working() const {
+    while (!has_run) {
+      std::this_thread::yield();
+    }
+  }
+  std::thread::id thread;
+  std::atomic<bool> has_run = false;
+};
+
+TEST_F(WorkerTest, PartsRunOnItsThreadWhileWhoWaitsRunsTheTask) {
+  NotedPart part;
+  const auto ticket = worker_.submit(
+      [&] {
+        worker_.offer(part);
+        part.await_without_working();
+        worker_.await(part);
+      },
+      Worker::By::kWaiter);
+  worker_.wait(ticket);
+  EXPECT_NE(part.thread, std::this_thread::get_id());
+}
+
+TEST_F(WorkerTest, PartsRunOnAThreadThatWaits) {
+  NotedPart first;
+  NotedPart second;
+  std::promise<void> has_begun;
+  const auto ticket = worker_.submit(
+      [&] {
+        has_begun.set_value();
+        for (NotedPart* part : {&first, &second}) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2)); // who waits has lost patience
+          worker_.offer(*part);
+          part->await_without_working();
+          worker_.await(*part);
+        }
+      },
+      Worker::By::kWorker);
+  has_begun.get_future().wait();
+  worker_.wait(ticket);
+  EXPECT_EQ(first.thread, std::this_thread::get_id());
+  EXPECT_EQ(second.thread, std::this_thread::get_id());
+}
+
+TEST_F(WorkerTest, PartsThatNobodyHasBegunRunWhereTheyAreAwaited) {
+  NotedPart part;
+  const auto ticket = worker_.submit(
+      [&] {
+        arm(FailPoint::kThread);
+        worker_.offer(part);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2)); // a thread would begin
+        EXPECT_FALSE(part.has_run);
+        worker_.await(part);
+      },
+      Worker::By::kWaiter);
+  worker_.wait(ticket);
+  EXPECT_EQ(part.thread, std::this_thread::get_id());
+}
+
+TEST_F(WorkerTest, ManyPartsRunOnce) {
+  struct Counted final : SideTask {
+    void run() noexcept override {
+      ++runs;
+    }
+    std::atomic<int> runs = 0;
+  };
+  for (const auto by : {Worker::By::kWaiter, Worker::By::kWorker}) {
+    std::vector<Counted> parts(2'000);
+    const auto ticket = worker_.submit(
+        [&] {
+          for (size_t i = 0; i < parts.size(); i += 2) {
+            worker_.offer(parts[i]);
+            worker_.offer(parts[i + 1]);
+            worker_.await(parts[i]);
+            worker_.await(parts[i + 1]);
+          }
+        },
+        by);
+    worker_.wait(ticket);
+    EXPECT_TRUE(std::all_of(parts.begin(), parts.end(), [](const Counted& part) { return part.runs == 1; }));
+  }
 }
 
 TEST_F(WorkerTest, WhatATaskHoldsIsFreedBeforeItHasRun) {

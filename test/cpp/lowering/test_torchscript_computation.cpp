@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <stdexcept>
+#include <thread>
 
 namespace lazyplug {
 namespace {
@@ -433,6 +435,137 @@ TEST_F(PromisedStridesTest, ScrambledResultsAreArrangedAndNotLearned) {
     EXPECT_TRUE(output.tensor.is_contiguous());
     EXPECT_TRUE(at::equal(output.tensor, at::ones({2, 3})));
   }
+}
+
+// ---- side calls ----
+
+// Runs them when they are offered, elsewhere, or when they are awaited.
+class FakeSideThreads final : public SideThreads {
+ public:
+  enum class When { kOffered, kElsewhere, kAwaited };
+  explicit FakeSideThreads(When when) : when_(when) {}
+
+  void offer(SideTask& task) override {
+    ++num_offered_;
+    if (when_ == When::kOffered) {
+      task.run();
+    } else if (when_ == When::kElsewhere) {
+      threads_[&task] = std::thread([&task] { task.run(); });
+    }
+  }
+  void await(SideTask& task) override {
+    if (when_ == When::kElsewhere) {
+      threads_.at(&task).join();
+      threads_.erase(&task);
+    } else if (when_ == When::kAwaited) {
+      task.run();
+    }
+  }
+  void run_as_job(c10::function_ref<void()> body) override {
+    body();
+  }
+  size_t num_offered() const {
+    return num_offered_;
+  }
+
+ private:
+  const When when_;
+  size_t num_offered_ = 0;
+  std::map<SideTask*, std::thread> threads_;
+};
+
+constexpr FakeSideThreads::When kAlways[] = {
+    FakeSideThreads::When::kOffered,
+    FakeSideThreads::When::kElsewhere,
+    FakeSideThreads::When::kAwaited};
+
+class SideCallComputationTest : public testing::Test {
+ protected:
+  static constexpr int64_t kSize = 8;
+
+  void SetUp() override {
+    before_ = config().side_calls.get();
+    config().side_calls.set(0);
+  }
+  void TearDown() override {
+    config().side_calls.set(before_);
+  }
+
+  Value add_mm(Value left, Value right) {
+    static const OpInfo& op = make_op("aten::mm");
+    return add_simple(trace_, op, {{left}, {right}}, kMatrix);
+  }
+  ComputationResult run(c10::ArrayRef<Value> roots, std::vector<at::Tensor> leaves, SideThreads& threads) {
+    ComputationInputs inputs{std::move(leaves), trace_.all_scalars()};
+    inputs.side_threads = &threads;
+    return compile(trace_, roots)->run(std::move(inputs));
+  }
+
+  const Geometry kMatrix = floats({kSize, kSize});
+  int64_t before_ = 0;
+  Trace trace_;
+  const Value a_ = trace_.add_device_data(at::Tensor(), kMatrix);
+  const Value b_ = trace_.add_device_data(at::Tensor(), kMatrix);
+};
+
+TEST_F(SideCallComputationTest, ResultsAreThoseOfTheOrder) {
+  std::vector<Value> products;
+  for (int i = 0; i < 5; ++i) {
+    products.push_back(add_mm(i % 2 == 0 ? a_ : b_, products.empty() ? b_ : products[products.size() / 2]));
+  }
+  const auto a = at::rand({kSize, kSize});
+  const auto b = at::rand({kSize, kSize});
+  const auto expected = compile(trace_, products)->run({{a, b}, trace_.all_scalars()});
+  for (const auto when : kAlways) {
+    FakeSideThreads threads(when);
+    const auto result = run(products, {a, b}, threads);
+    EXPECT_GE(threads.num_offered(), 2);
+    for (size_t i = 0; i < products.size(); ++i) {
+      EXPECT_TRUE(at::equal(result.outputs[i].tensor, expected.outputs[i].tensor)) << i;
+    }
+  }
+}
+
+TEST_F(SideCallComputationTest, FailureSpoilsWhatNeedsItAndNothingElse) {
+  const Value fails = add_mm(a_, b_); // given a matrix of another dtype
+  const Value succeeds = add_mm(a_, a_);
+  const Value spoiled = add_relu(trace_, {fails}, kMatrix);
+  for (const auto when : kAlways) {
+    FakeSideThreads threads(when);
+    const auto result = run({fails, succeeds, spoiled}, {at::ones({kSize, kSize}), at::ones({kSize, kSize}, at::kDouble)}, threads);
+    EXPECT_EQ(threads.num_offered(), 2);
+    EXPECT_NE(message(result.outputs[0].error).find("while running aten::mm("), std::string::npos);
+    EXPECT_EQ(result.outputs[0].failed_node, fails.node);
+    EXPECT_FALSE(result.outputs[1].error);
+    EXPECT_TRUE(at::equal(result.outputs[1].tensor, at::full({kSize, kSize}, kSize)));
+    EXPECT_EQ(result.outputs[2].error, result.outputs[0].error);
+  }
+}
+
+TEST_F(SideCallComputationTest, FailureMeanwhileLeavesItsResults) {
+  const std::vector<Value> products = {add_mm(a_, a_), add_mm(a_, a_)};
+  const Value fails = add_simple(trace_, make_op("lazyplug_test::fail"), {{a_}}, kMatrix);
+  for (const auto when : kAlways) {
+    FakeSideThreads threads(when);
+    const auto ones = at::ones({kSize, kSize});
+    const auto result = run({products[0], fails, products[1]}, {ones, ones}, threads);
+    EXPECT_EQ(threads.num_offered(), 2);
+    for (const size_t i : {0, 2}) {
+      EXPECT_FALSE(result.outputs[i].error);
+      EXPECT_TRUE(at::equal(result.outputs[i].tensor, at::full({kSize, kSize}, kSize)));
+    }
+    EXPECT_TRUE(result.outputs[1].error);
+  }
+}
+
+TEST_F(SideCallComputationTest, TimedRunsHaveNone) {
+  const std::vector<Value> products = {add_mm(a_, b_), add_mm(b_, a_)};
+  FakeSideThreads threads(FakeSideThreads::When::kOffered);
+  ComputationInputs inputs{{at::ones({kSize, kSize}), at::ones({kSize, kSize})}, {}};
+  inputs.side_threads = &threads;
+  inputs.timed = true;
+  EXPECT_EQ(compile(trace_, products)->run(std::move(inputs)).times.size(), 2);
+  EXPECT_EQ(threads.num_offered(), 0);
 }
 
 } // namespace

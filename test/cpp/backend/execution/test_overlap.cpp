@@ -106,5 +106,19 @@ TEST_F(OverlapTest, FlagsDecide) {
   EXPECT_EQ(overlapping_work(), kEverything) << "workers are tested";
 }
 
+TEST_F(OverlapTest, SideCallsNeedAsManyProcessors) {
+  const ScopedFlag<int64_t> side_calls(config().side_calls, 100);
+  const int processors = available_processors();
+  EXPECT_EQ(may_run_side_calls(1), processors >= 2 && at::get_num_interop_threads() > 1);
+  EXPECT_FALSE(may_run_side_calls(processors));
+  config().overlap.set("always");
+  EXPECT_TRUE(may_run_side_calls(processors));
+  config().side_calls.set(-1);
+  EXPECT_FALSE(may_run_side_calls(1));
+  config().side_calls.set(100);
+  config().overlap.set("never");
+  EXPECT_FALSE(may_run_side_calls(1));
+}
+
 } // namespace
 } // namespace lazyplug

@@ -61,9 +61,9 @@ class StepPlansTest : public testing::Test {
   static constexpr size_t kOps = 300;
 
   // Records a step, as long as what runs meanwhile makes it; returns its number of cuts.
-  size_t run_step(uint64_t first_op, double cut_gain = 0.3) {
+  size_t run_step(uint64_t first_op, double cut_gain = 0.3, size_t num_ops = kOps) {
     size_t cuts = 0;
-    for (size_t i = 0; i < kOps; ++i) {
+    for (size_t i = 0; i < num_ops; ++i) {
       now_ += 1e-5;
       plans_.note(first_op + i, may_overlap_);
       cuts += plans_.cuts_here();
@@ -72,7 +72,7 @@ class StepPlansTest : public testing::Test {
     num_timed_ += timed != 0;
     now_ += cuts == 0 ? kKernels : kKernels * (1 - cut_gain);
     if (timed != 0) {
-      plans_.note_kernels(timed, std::vector<float>(kOps, kKernels / kOps), 5e-6);
+      plans_.note_kernels(timed, std::vector<float>(num_ops, static_cast<float>(kKernels) / num_ops), 5e-6);
     }
     plans_.note_result();
     return cuts;
@@ -167,6 +167,32 @@ TEST_F(StepPlansTest, StepsThatTakeTurnsHavePlansOfTheirOwn) {
   EXPECT_GT(run_step(1), 0);
   EXPECT_GT(run_step(1000), 0);
   EXPECT_EQ(run_step(2000), 0);
+}
+
+TEST_F(StepPlansTest, LongStepIsPlannedWhenItHasComeTwiceAndNeverAnew) {
+  constexpr size_t kLong = StepPlans::kLongStep;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(run_step(1, 0.3, kLong), 0);
+    run_step(5'000, 0.3, 20); // such as an evaluation after each epoch
+  }
+  EXPECT_GT(run_step(1, 0.3, kLong), 0);
+  may_overlap_ = false;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(run_step(10'000, 0.3, kLong), 0);
+  }
+  may_overlap_ = true; // too late
+  for (size_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(run_step(10'000, 0.3, kLong), 0);
+  }
+}
+
+TEST_F(StepPlansTest, SmallPartOfTheProgramIsNotPlanned) {
+  for (size_t i = 0; i < 4 * kSettled; ++i) {
+    EXPECT_EQ(run_step(1), 0);
+    for (size_t j = 0; j < StepPlans::kLeastShare; ++j) {
+      run_step(1'000'000 * (i + 1) + 1'000 * j);
+    }
+  }
 }
 
 TEST_F(StepPlansTest, WhatAWorkerMayNotComputeIsNotCut) {
