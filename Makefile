@@ -106,7 +106,7 @@ $(VENV)/installed-lint: pyproject.toml | $(BIN)/python
 	touch $@
 
 # installed-<extra>: the package, editable, with the dependencies of that extra.
-$(VENV)/installed-%: setup.py pyproject.toml $(VENV)/build-tools
+$(VENV)/installed-%: setup.py pyproject.toml $(VENV)/build-tools | xbyak
 	$(BIN)/pip install --no-build-isolation -e '.[$*]'
 	touch $@
 

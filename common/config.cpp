@@ -190,7 +190,8 @@ Config::Config()
           between(-1, std::numeric_limits<int32_t>::max())),
       side_calls(
           {"side_calls",
-           "Products and convolutions that are estimated to take so many microseconds may run beside what does not need "
+           "Products and convolutions that are estimated to take so many microseconds may run beside what does not "
+           "need "
            "them, on a thread of the device that would wait otherwise; -1: none.",
            {"LAZYPLUG_SIDE_CALLS"}},
           100,

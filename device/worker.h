@@ -105,7 +105,7 @@ class Worker {
   // Set with the lock, after what there is to see; threads look for it without.
   std::atomic<bool> called_ = false;
   std::atomic<bool> has_offers_ = false;
-  std::atomic<uint64_t> num_parts_done_ = 0; // by others
+  std::atomic<uint64_t> num_parts_done_ = 0;        // by others
   std::chrono::steady_clock::time_point called_at_; // while asleep_
   std::atomic<double> wake_latency_ = 5e-5;
   std::thread thread_; // started by the first task to wake it

@@ -55,6 +55,9 @@ bool is_cheap(Opcode opcode) {
     case Opcode::kGeluBackward:
     case Opcode::kGeluTanhBackward:
     case Opcode::kSoftplusBackward:
+    case Opcode::kRowSum:
+    case Opcode::kRowMean:
+    case Opcode::kSpread:
       return false;
     default:
       return true;
@@ -491,7 +494,7 @@ std::vector<Assembly::Run> find_runs(const Program& program) {
   const size_t size = program.instructions.size();
   for (size_t begin = 0; begin < size; ++begin) {
     size_t end = begin;
-    while (end < size && is_cheap(program.instructions[end].opcode)) {
+    while (end < size && is_cheap(program.instructions[end].opcode) && !program.instructions[end].is_for_row) {
       ++end;
     }
     if (end - begin >= kLeast) {

@@ -70,6 +70,10 @@ enum class Opcode : uint8_t {
   kNumber,       // s
   kZero,
   kOne,
+  // Of a row: from all of its elements to one, in the order in which the CPU sums up, and back.
+  kRowSum,  // of a
+  kRowMean, // the same, divided by their number
+  kSpread,  // the first of a, for each element
 };
 
 struct OpcodeTraits {
@@ -136,6 +140,9 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kNumber, "number", 0, 1},
     {Opcode::kZero, "zero", 0, 0},
     {Opcode::kOne, "one", 0, 0},
+    {Opcode::kRowSum, "row_sum", 1, 0},
+    {Opcode::kRowMean, "row_mean", 1, 0},
+    {Opcode::kSpread, "spread", 1, 0},
 });
 constexpr size_t kNumOpcodes = kOpcodes.size();
 
@@ -151,6 +158,10 @@ static_assert(are_rows_of_opcodes_in_order());
 
 constexpr const OpcodeTraits& traits(Opcode opcode) {
   return kOpcodes[static_cast<size_t>(opcode)];
+}
+
+constexpr bool reduces_rows(Opcode opcode) {
+  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean;
 }
 
 } // namespace lazyplug::kernels

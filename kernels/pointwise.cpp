@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/tile.h"
 
@@ -56,7 +57,18 @@ class Part {
       c10::ArrayRef<Memory> memory,
       const double* numbers,
       const Assembly* assembly)
-      : program_(program), space_(space), memory_(memory), numbers_(numbers), assembly_(assembly), tile_(program) {}
+      : program_(program),
+        space_(space),
+        memory_(memory),
+        numbers_(numbers),
+        assembly_(assembly),
+        row_length_(program.has_rows() ? space.row_length() : 0),
+        tile_(program, row_length_ != 0 ? row_length_ : Tile<T>::kMaxSize) {
+    TORCH_INTERNAL_ASSERT(row_length_ <= tile_.size);
+    for (const Instruction& instruction : program.instructions) {
+      makes_one_[instruction.out] = instruction.makes_one();
+    }
+  }
 
   void run(int64_t begin, int64_t end) {
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
@@ -74,6 +86,9 @@ class Part {
  private:
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
+    if (row_length_ != 0) {
+      return row_length_;
+    }
     const int64_t row = space_.shortest_run();
     return row < kLongRow ? tile_.size : std::min(tile_.size, row - first % row);
   }
@@ -83,14 +98,20 @@ class Part {
       read(i, first, n);
     }
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-      tile_.slots[i] = is_computed_in_place(i) ? static_cast<T*>(memory_[i].data) + first : tile_.own(i);
+      tile_.slots[i] = is_computed_in_place(i) ? static_cast<T*>(memory_[i].data) + place(i, first) : tile_.own(i);
     }
     kernels::run_tile(program_, assembly_, numbers_, n, tile_);
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       if (memory_[i].data && !is_computed_in_place(i)) {
-        kernels::loops<T>().store_bool(n, static_cast<bool*>(memory_[i].data) + first, tile_.own(i));
+        auto* out = static_cast<bool*>(memory_[i].data) + place(i, first);
+        kernels::loops<T>().store_bool(makes_one_[i] ? 1 : n, out, tile_.own(i));
       }
     }
+  }
+
+  // In the memory of an output.
+  int64_t place(size_t slot, int64_t first) const {
+    return makes_one_[slot] ? first / row_length_ : first;
   }
 
   bool is_computed_in_place(size_t slot) const {
@@ -148,6 +169,8 @@ class Part {
   const c10::ArrayRef<Memory> memory_;
   const double* const numbers_;
   const Assembly* const assembly_;
+  const int64_t row_length_;                // 0: there are no rows
+  std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
   Tile<T> tile_;
 };
 
@@ -158,8 +181,10 @@ void run_parts(
     c10::ArrayRef<Memory> memory,
     const double* numbers,
     const Assembly* assembly) {
-  at::parallel_for(0, space.num_elements(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-    Part<T>(program, space, memory, numbers, assembly).run(begin, end);
+  const int64_t unit = program.has_rows() ? space.row_length() : 1;
+  const int64_t grain = (at::internal::GRAIN_SIZE + unit - 1) / unit;
+  at::parallel_for(0, space.num_elements() / unit, grain, [&](int64_t begin, int64_t end) {
+    Part<T>(program, space, memory, numbers, assembly).run(begin * unit, end * unit);
   });
 }
 
@@ -184,7 +209,8 @@ PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, 
   return map;
 }
 
-PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ArrayRef<Input> inputs) {
+PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ArrayRef<Input> inputs)
+    : row_length_(sizes.empty() ? 1 : sizes.back()) {
   for (const int64_t size : sizes) {
     num_elements_ *= size;
   }

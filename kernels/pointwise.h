@@ -26,6 +26,10 @@ class PointwiseSpace {
   int64_t num_elements() const {
     return num_elements_;
   }
+  // For programs with rows, whose outputs have no gaps: of the last dimension.
+  int64_t row_length() const {
+    return row_length_;
+  }
   size_t num_inputs() const {
     return inputs_.size();
   }
@@ -61,6 +65,7 @@ class PointwiseSpace {
 
  private:
   int64_t num_elements_ = 1;
+  int64_t row_length_ = 1;
   int64_t shortest_run_ = 0;
   std::vector<Map> inputs_;
 };
@@ -68,14 +73,16 @@ class PointwiseSpace {
 // How an input lies, as PointwiseSpace describes it.
 PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input);
 
-// Memory of a slot. What the program writes has its dtype, or is Bool; null: nobody wants it.
+// Memory of a slot. What the program writes has its dtype, or is Bool; null: nobody wants it. Outputs that are one
+// element for each row hold as many.
 struct Memory {
   void* data;
   c10::ScalarType dtype;
 };
 
 // Runs the program for each element, in parallel if there is enough to do; by its machine code as far as there is some.
-// An output may be an input that lies like it, if the program does not read that after it has written.
+// An output may be an input that lies like it, if the program does not read that after it has written. A row of a
+// program that has some must fit into a tile: kTileBytes for all slots.
 void run(
     const Program& program,
     const PointwiseSpace& space,

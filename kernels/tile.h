@@ -14,8 +14,12 @@ namespace lazyplug::kernels {
 // which is small enough for the L1 cache, until they are told to point elsewhere.
 template <typename T>
 struct Tile {
-  explicit Tile(const Program& program)
-      : size(std::min<int64_t>(kMaxSize, kCapacity / program.num_slots / kAlignment * kAlignment)) {
+  // As many elements as are wanted, or as there is room for.
+  Tile(const Program& program, int64_t wanted)
+      : size(
+            std::min<int64_t>(
+                (wanted + kAlignment - 1) / kAlignment * kAlignment,
+                kCapacity / program.num_slots / kAlignment * kAlignment)) {
     for (size_t slot = 0; slot < program.num_slots; ++slot) {
       slots[slot] = own(slot);
     }
@@ -25,7 +29,7 @@ struct Tile {
   }
 
   static constexpr int64_t kMaxSize = 512;
-  static constexpr int64_t kCapacity = 48 * 1024 / sizeof(T);
+  static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
   static constexpr int64_t kAlignment = 64 / sizeof(T);
 
   int64_t size; // elements of a slot
@@ -33,7 +37,7 @@ struct Tile {
   alignas(64) T elements[kCapacity]; // not initialised
 };
 
-// Some instructions, by their loops, on the elements from `first` up to n.
+// Some instructions, by their loops, on the elements from `first` up to n; 0 if some are about rows.
 template <typename T>
 void run_loops(
     c10::ArrayRef<Instruction> instructions,
@@ -47,7 +51,7 @@ void run_loops(
   };
   for (const Instruction& instruction : instructions) {
     loops.of[static_cast<size_t>(instruction.opcode)](
-        n - first,
+        instruction.is_for_row ? 1 : n - first,
         tile.slots[instruction.out] + first,
         tile.slots[instruction.inputs[0]] + first,
         tile.slots[instruction.inputs[1]] + first,

@@ -2,6 +2,7 @@
 #include "kernels/tile_loops.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -146,7 +147,12 @@ V apply(V a, V b, V c, V s, V t) {
       return broadcast<V>(0);
     case Opcode::kOne:
       return broadcast<V>(1);
+    case Opcode::kRowSum:
+    case Opcode::kRowMean:
+    case Opcode::kSpread:
+      break; // loops of their own
   }
+  __builtin_unreachable();
 }
 
 // The output may be an input. What is left over of the last vector is computed by the same instructions.
@@ -168,6 +174,98 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   }
   if (i < n) {
     store_part(compute([=](const T* input) { return load_part<V>(input + i, n - i); }), out + i, n - i);
+  }
+}
+
+// The vectors of the CPU's kernels for this target.
+#if defined(__AVX512F__)
+constexpr int kCpuVectorBytes = 64;
+#else
+constexpr int kCpuVectorBytes = 32;
+#endif
+template <typename T>
+struct CpuVector {
+  using Type [[gnu::vector_size(kCpuVectorBytes)]] = T;
+};
+
+// The last of four levels of partial sums, each of which takes up as many of the level below: what PyTorch's cascade
+// sum (ATen/native/cpu/SumKernel.cpp) makes of four columns of vectors. Below some 2^20 rows of them, `level_step`
+// is 16.
+template <typename T>
+void sum_vectors(const T* from, int64_t num_vectors, T* lanes) {
+  using V = typename CpuVector<T>::Type;
+  constexpr int kColumns = 4;
+  constexpr int kLevels = 4;
+  constexpr int64_t kLanes = sizeof(V) / sizeof(T);
+  constexpr int64_t kLevelPower = 4;
+  constexpr int64_t kLevelStep = 1 << kLevelPower;
+  const int64_t num_rows = num_vectors / kColumns;
+  const auto read = [from](int64_t index) {
+    V result;
+    std::memcpy(&result, from + index * kLanes, sizeof(V));
+    return result;
+  };
+  V sums[kLevels][kColumns] = {};
+  const auto add_row = [&](int64_t row) {
+    for (int column = 0; column < kColumns; ++column) {
+      sums[0][column] += read(row * kColumns + column);
+    }
+  };
+  int64_t row = 0;
+  while (row + kLevelStep <= num_rows) {
+    for (const int64_t end = row + kLevelStep; row < end; ++row) {
+      add_row(row);
+    }
+    for (int level = 1; level < kLevels; ++level) {
+      for (int column = 0; column < kColumns; ++column) {
+        sums[level][column] += sums[level - 1][column];
+        sums[level - 1][column] = V{};
+      }
+      if ((row & ((kLevelStep - 1) << (level * kLevelPower))) != 0) {
+        break;
+      }
+    }
+  }
+  for (; row < num_rows; ++row) {
+    add_row(row);
+  }
+  for (int level = 1; level < kLevels; ++level) {
+    for (int column = 0; column < kColumns; ++column) {
+      sums[0][column] += sums[level][column];
+    }
+  }
+  for (int64_t i = num_rows * kColumns; i < num_vectors; ++i) {
+    sums[0][0] += read(i);
+  }
+  for (int column = 1; column < kColumns; ++column) {
+    sums[0][0] += sums[0][column];
+  }
+  std::memcpy(lanes, &sums[0][0], sizeof(V));
+}
+
+// A row without gaps: the elements that fill no vector, then the lanes of the vectors' sum.
+template <typename T>
+T sum_row(int64_t n, const T* from) {
+  constexpr int64_t kLanes = kCpuVectorBytes / sizeof(T);
+  T lanes[kLanes];
+  sum_vectors(from, n / kLanes, lanes);
+  T sum = 0;
+  for (int64_t i = n / kLanes * kLanes; i < n; ++i) {
+    sum += from[i];
+  }
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    sum += lanes[lane];
+  }
+  return sum;
+}
+
+template <Opcode kOpcode, typename T>
+void row_loop(int64_t n, T* out, const T* a, const T* /*b*/, const T* /*c*/, T /*s*/, T /*t*/) {
+  if constexpr (kOpcode == Opcode::kSpread) {
+    std::fill_n(out, n, a[0]);
+  } else {
+    const T sum = sum_row(n, a);
+    out[0] = kOpcode == Opcode::kRowMean ? sum / static_cast<T>(n) : sum;
   }
 }
 
@@ -205,6 +303,9 @@ constexpr long long kMklMode = 0x2 | 0x00140000 | 0x00000100;
 
 template <Opcode kOpcode, typename T>
 void loop_of(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
+  if constexpr (kOpcode == Opcode::kSpread || reduces_rows(kOpcode)) {
+    return row_loop<kOpcode>(n, out, a, b, c, s, t);
+  }
   const auto function = mkl_function<kOpcode, T>();
   function ? function(static_cast<int>(n), a, out, kMklMode) : loop<kOpcode>(n, out, a, b, c, s, t);
 }

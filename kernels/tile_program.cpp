@@ -16,7 +16,7 @@ namespace {
 // The elements from `begin` to `end` of all rows, counted through.
 template <typename T>
 void run_part(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly, int64_t begin, int64_t end) {
-  Tile<T> tile(program);
+  Tile<T> tile(program, Tile<T>::kMaxSize);
   int64_t first = 0; // element of the row
   for (const Row& row : rows) {
     const int64_t row_end = std::min(row.num_elements, end - first);
@@ -43,6 +43,8 @@ void run_rows(const Program& program, c10::ArrayRef<Row> rows, const Assembly* a
     run_part<T>(program, rows, assembly, begin, end);
   });
 }
+
+constexpr std::string_view kForRow = "row:";
 
 class Parser {
  public:
@@ -72,7 +74,11 @@ class Parser {
   std::optional<Instruction> parse_instruction(const Program& program) {
     Instruction result{};
     bool is_good = number(result.out) && result.out < program.num_slots && word() == "=";
-    const std::string_view name = word();
+    std::string_view name = word();
+    if (name.starts_with(kForRow)) {
+      result.is_for_row = true;
+      name.remove_prefix(kForRow.size());
+    }
     const auto found =
         std::find_if(kOpcodes.begin(), kOpcodes.end(), [&](const OpcodeTraits& row) { return row.name == name; });
     if (!is_good || found == kOpcodes.end()) {
@@ -127,6 +133,12 @@ const Loops<T>& loops() {
 template const Loops<float>& loops();
 template const Loops<double>& loops();
 
+bool Program::has_rows() const {
+  return std::any_of(instructions.begin(), instructions.end(), [](const Instruction& instruction) {
+    return instruction.makes_one() || instruction.opcode == Opcode::kSpread;
+  });
+}
+
 bool can_compute_in(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
 }
@@ -136,7 +148,8 @@ std::string to_string(const Program& program) {
   text << (program.dtype == c10::ScalarType::Float ? "f32" : "f64") << " memory " << int{program.num_memory}
        << " slots " << int{program.num_slots} << " numbers " << int{program.num_numbers};
   for (const Instruction& instruction : program.instructions) {
-    text << ' ' << int{instruction.out} << " = " << traits(instruction.opcode).name;
+    text << ' ' << int{instruction.out} << " = " << (instruction.is_for_row ? kForRow : "")
+         << traits(instruction.opcode).name;
     for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
       text << ' ' << int{instruction.inputs[i]};
     }
@@ -153,6 +166,7 @@ std::optional<Program> parse(std::string_view text) {
 }
 
 void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
+  TORCH_INTERNAL_ASSERT(!program.has_rows());
   program.dtype == c10::ScalarType::Float ? run_rows<float>(program, rows, assembly)
                                           : run_rows<double>(program, rows, assembly);
 }

@@ -23,6 +23,12 @@ struct Instruction {
   Slot inputs[3] = {0, 0, 0};
   uint8_t number = 0; // which
   uint8_t second_number = 0;
+  bool is_for_row = false; // computes one element for each row
+
+  // Whether what it makes is one element for each row.
+  bool makes_one() const {
+    return is_for_row || reduces_rows(opcode);
+  }
 };
 
 inline size_t num_inputs(Opcode opcode) {
@@ -33,20 +39,23 @@ inline bool takes_number(Opcode opcode) {
 }
 
 // A straight line of instructions that run on tiles of a few hundred elements, which stay in the L1 cache from the
-// first instruction to the last.
+// first instruction to the last. If some are about rows, a tile is one of the rows that it is applied to.
 struct Program {
   c10::ScalarType dtype = c10::ScalarType::Float; // or Double
   uint8_t num_memory = 0;                         // slots with memory
   uint8_t num_slots = 0;
   uint8_t num_numbers = 0;
   std::vector<Instruction> instructions;
+
+  bool has_rows() const;
 };
 
 constexpr size_t kMaxSlots = 64;
+constexpr size_t kTileBytes = 48 * 1024; // of all slots together
 bool can_compute_in(c10::ScalarType dtype);
 
-// "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs numbers), and back; nothing
-// if it is no such text.
+// "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs numbers; "row:add" if it
+// computes one element for each row), and back; nothing if it is no such text.
 std::string to_string(const Program& program);
 std::optional<Program> parse(std::string_view text);
 

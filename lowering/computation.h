@@ -21,7 +21,7 @@ struct ComputationInputs {
   // Empty, or for each leaf null or why its contents cannot be trusted: then it
   // is undefined, or what it was before a write to it failed.
   std::vector<std::exception_ptr> errors = {};
-  bool timed = false; // the result says what the kernels take
+  bool timed = false;                  // the result says what the kernels take
   SideThreads* side_threads = nullptr; // to run some calls beside others; not if it is timed
 };
 

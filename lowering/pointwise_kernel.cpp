@@ -26,6 +26,7 @@ struct Names {
   const c10::Symbol depends = c10::Symbol::attr("depends");
   const c10::Symbol old = c10::Symbol::attr("old");
   const c10::Symbol made_by = c10::Symbol::attr("made_by");
+  const c10::Symbol for_rows = c10::Symbol::attr("for_rows");
 };
 
 const Names& names() {
@@ -74,15 +75,24 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
     output.sizes = c10::DimVector(layout[0].begin(), layout[0].end());
     output.strides = c10::DimVector(layout[1].begin(), layout[1].end());
   }
+  if (node.hasAttribute(names().for_rows)) {
+    const Lists for_rows = parse_lists(node.s(names().for_rows), 1);
+    for (const int64_t output : for_rows[0]) {
+      Geometry& row = outputs.at(output);
+      row.sizes.back() = 1;
+      row = Geometry::contiguous(row.dtype, row.sizes);
+    }
+  }
   return outputs;
 }
 
-kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs, const Geometry& result) {
+kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
+  const Lists layout = parse_lists(node.s(names().layout), 2);
   std::vector<kernels::PointwiseSpace::Input> inputs;
   for (const auto& place : parse_lists(node.s(names().places), num_inputs)) {
     inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
-  return {result.sizes, result.strides, inputs};
+  return {layout[0], layout[1], inputs};
 }
 
 double to_double(const c10::IValue& number) {
@@ -103,7 +113,7 @@ struct PointwiseKernel::Call {
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
     : program_(program_of(node)),
       outputs_(outputs_of(node)),
-      space_(space_of(node, program_.num_memory - outputs_.size(), outputs_.at(0))),
+      space_(space_of(node, program_.num_memory - outputs_.size())),
       is_negated_(find_negated_numbers(program_)),
       infos_(num_outputs()),
       donors_(num_outputs()) {
@@ -266,7 +276,11 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   Lists olds;
   Lists makers;
   std::vector<int64_t> dtypes;
+  std::vector<int64_t> for_rows;
   for (const auto& output : outputs) {
+    if (output.is_for_row) {
+      for_rows.push_back(static_cast<int64_t>(dtypes.size()));
+    }
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
     dtypes.push_back(static_cast<int64_t>(output.value.layout().dtype));
@@ -280,6 +294,9 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));
   node.s_(names().made_by, to_text(makers));
+  if (!for_rows.empty()) {
+    node.s_(names().for_rows, to_text({for_rows}));
+  }
 }
 
 namespace {

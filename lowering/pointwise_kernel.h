@@ -21,7 +21,8 @@ namespace lazyplug {
 // The inputs are the program's, then its numbers; the outputs are the program's. `layout` and `dtypes` say how these
 // lie; `places` for each input where it begins and the stride of each dimension; `depends` for each output on which
 // inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
-// the `ops`. TorchScript knows the op as one of any arguments.
+// the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any. TorchScript knows the op
+// as one of any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.

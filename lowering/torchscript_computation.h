@@ -66,7 +66,7 @@ class TorchScriptComputation final : public Computation {
     float light_limit = 0; // with the threads that there were
     std::vector<KernelTime> times;
     SideThreads* side_threads = nullptr;
-    std::list<SideCall> side_calls; // that have not been awaited
+    std::list<SideCall> side_calls;      // that have not been awaited
     size_t side_calls_end = kNoSideCall; // the first instruction that needs one of them
   };
 
@@ -96,7 +96,7 @@ class TorchScriptComputation final : public Computation {
     const char* call_name = nullptr;        // of its op
     const OpInfo* reproducible = nullptr;   // the op that it calls, if another program may call it, too
     bool may_teach = false;                 // whether that is the trace's call
-    size_t needed_by = kNoSideCall; // see find_side_calls()
+    size_t needed_by = kNoSideCall;         // see find_side_calls()
   };
 
   uint32_t add_register(const torch::jit::Value* value);

@@ -42,11 +42,11 @@ struct Job {
   std::vector<FutureContentsPtr> results; // one for each root
   Provenance provenance;
   c10::DeviceIndex device = 0;
-  int num_threads = 0;    // of the thread that cut it, within an op
+  int num_threads = 0;                                         // of the thread that cut it, within an op
   FloatControl float_control = FloatControl::of_this_thread(); // of the same
-  bool may_teach = false; // some signature is not proven
-  bool timed = false;     // the report says what kernels take
-  Worker* side = nullptr; // may run parts of it beside it
+  bool may_teach = false;                                      // some signature is not proven
+  bool timed = false;                                          // the report says what kernels take
+  Worker* side = nullptr;                                      // may run parts of it beside it
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

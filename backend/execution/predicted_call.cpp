@@ -77,8 +77,10 @@ bool PredictedCall::add(const c10::IValue& value) {
       return value.isTensor() ? add_operand(value.toTensor()) : value.isNone() && add_operand(at::Tensor());
     case ArgBinding::Kind::kOperandList:
       return value.isList() && add_operands(value, binding.count);
-    case ArgBinding::Kind::kScalar:
-      return add_scalar(value, binding.constant);
+    case ArgBinding::Kind::kScalar: {
+      const ArgInfo& arg = signature_.op->args()[next_arg_ - 1];
+      return arg.decision(value) == arg.decision(binding.constant) && add_scalar(value, binding.constant);
+    }
     case ArgBinding::Kind::kGenerator:
       return add_generator(value);
   }

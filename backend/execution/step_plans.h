@@ -60,7 +60,7 @@ class StepPlans {
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024; // ops
   static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
-  static constexpr size_t kQuiet = 16; // after so many settled steps, recording is not timed
+  static constexpr size_t kQuiet = 16;      // after so many settled steps, recording is not timed
   // After how many steps one that is settled comes on trial again.
   static constexpr size_t kRetrials[] = {12, 150, 2'000};
 
@@ -101,7 +101,7 @@ class StepPlans {
     bool is_long = false;
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops
-    bool is_cut = false; // is settled so
+    bool is_cut = false;   // is settled so
     StepTimes times;
     std::vector<double> whole; // durations
     std::vector<double> cut;
@@ -120,8 +120,8 @@ class StepPlans {
   std::unordered_map<StepId, Step> steps_;
   std::unordered_set<StepId> cuts_; // of all steps that are cut
   // The step that is being recorded.
-  StepId prefix_ = 0; // of its ops so far
-  uint64_t all_ops_ = 0;   // of all steps that have ended
+  StepId prefix_ = 0;    // of its ops so far
+  uint64_t all_ops_ = 0; // of all steps that have ended
   size_t num_ops_ = 0;
   bool is_disturbed_ = false;
   bool is_timed_ = false;

@@ -9,10 +9,6 @@
 namespace lazyplug {
 namespace {
 
-bool is_one(const c10::IValue& number) {
-  return (number.isInt() && number.toInt() == 1) || (number.isDouble() && number.toDouble() == 1);
-}
-
 class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
@@ -58,8 +54,8 @@ class CallReader {
         read_tensor_list(value, written, arg.out);
         break;
       case ArgKind::kScalar:
-        if (arg.factor) {
-          add_word(is_one(value));
+        if (!arg.decisive.empty()) {
+          add_word(arg.decision(value));
         }
         read_scalar(value);
         break;

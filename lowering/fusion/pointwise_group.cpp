@@ -58,6 +58,10 @@ bool makes_one_value(const GraphNode& node) {
          !(signature.shares_written && reads_view_of_written(node));
 }
 
+const Geometry& seen_by(const GraphUse& operand) {
+  return operand.view() ? *operand.view() : operand.value().layout();
+}
+
 std::string_view variant_of(const Signature& signature) {
   for (const ArgBinding& arg : signature.args) {
     if (arg.kind == ArgBinding::Kind::kConstant && arg.constant.isString()) {
@@ -78,12 +82,22 @@ bool is_computed_here(const GraphNode& node) {
     if (!operand.value().defined()) {
       return false;
     }
-    const Geometry& seen = operand.view() ? *operand.view() : operand.value().layout();
+    const Geometry& seen = seen_by(operand);
     if (seen.dtype != result.dtype || seen.sizes != result.sizes || seen.strides != result.strides) {
       return false;
     }
   }
   return true;
+}
+
+// Of the arguments of a row of the table, see PointwiseOp.
+bool is_expected(const c10::IValue& constant, char arg, size_t num_dims) {
+  const auto last = static_cast<int64_t>(num_dims) - 1;
+  if (arg == 'd') {
+    const auto dims = constant.isIntList() ? constant.toIntVector() : std::vector<int64_t>();
+    return dims.size() == 1 && (dims[0] == -1 || dims[0] == last);
+  }
+  return arg == 'k' ? constant.isBool() && constant.toBool() : arg == '-';
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -117,16 +131,56 @@ bool PointwiseGroup::add(GraphNode& node) {
   const size_t num_steps = steps_.size();
   const size_t num_inputs = inputs_.size();
   const size_t num_numbers = numbers_.size();
-  if (add_call(node, *op) && inputs_.size() + steps_.size() <= kernels::kMaxSlots) {
+  const bool had_rows = has_rows_;
+  if (add_call(node, *op)) {
     nodes_.push_back(&node);
     step_of_.push_back(static_cast<uint32_t>(steps_.size() - 1));
-    has_functions_ |= op->kind == PointwiseOp::Kind::kFunction;
-    return true;
+    if (fits()) {
+      has_functions_ |= op->kind == PointwiseOp::Kind::kFunction;
+      return true;
+    }
+    nodes_.pop_back();
+    step_of_.pop_back();
   }
   steps_.resize(num_steps);
+  for (Step& step : steps_) {
+    step.spread = step.spread < num_steps ? step.spread : kNoStep;
+  }
   inputs_.resize(num_inputs);
   numbers_.resize(num_numbers);
+  has_rows_ = had_rows;
   return false;
+}
+
+// Rows must fit into a tile.
+bool PointwiseGroup::fits() const {
+  constexpr int64_t kRounding = 16; // elements
+  if (inputs_.size() + steps_.size() > kernels::kMaxSlots) {
+    return false;
+  }
+  if (!has_rows_) {
+    return true;
+  }
+  const auto slot_bytes = static_cast<size_t>(layout_.sizes.back() + kRounding) * c10::elementSize(layout_.dtype);
+  return program(outputs()).num_slots * slot_bytes <= kernels::kTileBytes;
+}
+
+uint32_t PointwiseGroup::add_step(Step step) {
+  step.makes_one = step.is_for_row || kernels::reduces_rows(step.opcode);
+  steps_.push_back(std::move(step));
+  return static_cast<uint32_t>(steps_.size() - 1);
+}
+
+// For all elements of the row, if it is one for each.
+PointwiseGroup::Source PointwiseGroup::spread(Source source) {
+  if (source.is_input || !steps_[source.index].makes_one) {
+    return source;
+  }
+  if (steps_[source.index].spread == kNoStep) {
+    const uint32_t spread = add_step({Opcode::kSpread, {source}, {}});
+    steps_[source.index].spread = spread;
+  }
+  return {false, steps_[source.index].spread};
 }
 
 bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
@@ -136,6 +190,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
     return false;
   }
   Step step{op.opcode, {}, {}};
+  step.is_for_row = is_for_row_;
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
@@ -143,7 +198,8 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
     const bool is_bound = kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
                           : kind == ArgBinding::Kind::kScalar
                               ? add_number(node.scalars()[scalar++], op.args[i], step)
-                              : op.args[i] == '-' && kind == ArgBinding::Kind::kConstant;
+                              : kind == ArgBinding::Kind::kConstant &&
+                                    is_expected(signature.args[i].constant, op.args[i], layout_.sizes.size());
     if (!is_bound) {
       return false;
     }
@@ -154,7 +210,8 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (rounds_by_place(step)) {
     return false;
   }
-  steps_.push_back(std::move(step));
+  has_rows_ |= kernels::reduces_rows(step.opcode);
+  add_step(std::move(step));
   return true;
 }
 
@@ -168,17 +225,23 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
 
 // The step's own number, or its next input, which another step makes.
 bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
+  if (arg == 'p') {
+    const auto opcode = power_opcode(graph_->scalars()[scalar]);
+    step.opcode = opcode.value_or(step.opcode);
+    return opcode.has_value();
+  }
   const auto place = static_cast<uint8_t>(numbers_.size());
-  const bool is_expected = arg == 'n' || arg == 's';
-  if (!is_expected || !is_real(graph_->scalars()[scalar]) || place == std::numeric_limits<uint8_t>::max()) {
+  if ((arg != 'n' && arg != 's') || !is_real(graph_->scalars()[scalar]) ||
+      place == std::numeric_limits<uint8_t>::max()) {
     return false;
   }
   numbers_.push_back(scalar);
   if (arg == 's') {
     step.number = step.num_numbers++ == 0 ? place : step.number;
   } else {
-    step.sources.push_back({false, static_cast<uint32_t>(steps_.size())});
-    steps_.push_back({Opcode::kNumber, {}, {}, place, 1});
+    Step number{Opcode::kNumber, {}, {}, place, 1};
+    number.is_for_row = is_for_row_;
+    step.sources.push_back({false, add_step(std::move(number))});
   }
   return true;
 }
@@ -194,7 +257,7 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
   }
   const auto [is_input, index] = step.sources[1];
   if (!is_input) {
-    return steps_[index].opcode == Opcode::kNumber;
+    return steps_[index].opcode == Opcode::kNumber || steps_[index].opcode == Opcode::kSpread;
   }
   for (size_t dim = 0; dim < layout_.sizes.size(); ++dim) {
     if (layout_.sizes[dim] != 1 && inputs_[index].strides[dim] == 0) {
@@ -204,7 +267,19 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
   return false;
 }
 
-// Whether the results lie as those of the group.
+// The first call says how all lie.
+bool PointwiseGroup::begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype) {
+  is_for_row_ = false;
+  layout_ = node.layout_of(0);
+  if (op.kind == PointwiseOp::Kind::kReduces) {
+    layout_ = seen_by(node.operand(0));
+    layout_.offset = 0;
+  }
+  layout_.dtype = dtype;
+  return kernels::can_compute_in(dtype) && layout_.numel() > 0 && layout_.is_dense();
+}
+
+// Whether the results lie as those of the group, or are one element for each row.
 bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
   if (!makes_one_value(node)) {
@@ -216,15 +291,40 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const c10::ScalarType dtype = promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
-  if (result.offset != 0 || result.has_bits() || !is_storable) {
+  if (result.offset != 0 || result.has_bits() || !is_storable || (nodes_.empty() && !begin_layout(node, op, dtype)) ||
+      dtype != layout_.dtype) {
     return false;
   }
-  if (nodes_.empty()) {
-    layout_ = result;
-    layout_.dtype = dtype;
-    return kernels::can_compute_in(dtype) && result.numel() > 0 && result.is_dense();
+  if (op.kind == PointwiseOp::Kind::kReduces) {
+    // The CPU sums up in this order if they lie so.
+    const Geometry& reduced = seen_by(node.operand(0));
+    is_for_row_ = false;
+    return is_row_of(result) && reduced.dtype == dtype && reduced.sizes == layout_.sizes &&
+           reduced.strides == layout_.strides;
   }
-  return dtype == layout_.dtype && result.sizes == layout_.sizes && result.strides == layout_.strides;
+  is_for_row_ = is_row_of(result) && !node.op().writes() && reads_row(node);
+  return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);
+}
+
+// Without gaps, as the results of the group are then, too.
+bool PointwiseGroup::is_row_of(const Geometry& result) const {
+  if (layout_.sizes.empty() || layout_.sizes.back() < kMinRow ||
+      layout_.strides != Geometry::contiguous(layout_.dtype, layout_.sizes).strides) {
+    return false;
+  }
+  c10::DimVector sizes = layout_.sizes;
+  sizes.back() = 1;
+  return result.sizes == sizes && result.strides == Geometry::contiguous(result.dtype, sizes).strides;
+}
+
+bool PointwiseGroup::reads_row(const GraphNode& node) const {
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    const GraphNode* maker = node.operand(i).value().node;
+    if (maker && contains(maker) && steps_[step_of_[index_of(maker)]].makes_one) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // To gather an input in many short pieces, each of which takes some 12 ns, takes longer than all that a group saves.
@@ -242,9 +342,13 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
     return std::nullopt;
   }
   if (contains(value.node)) {
-    return operand.view() ? std::nullopt : std::optional(Source{false, step_of_[index_of(value.node)]});
+    const Source source{false, step_of_[index_of(value.node)]};
+    if (operand.view() || (is_for_row_ && !steps_[source.index].makes_one)) {
+      return std::nullopt;
+    }
+    return is_for_row_ ? source : spread(source);
   }
-  const Geometry& seen = operand.view() ? *operand.view() : value.layout();
+  const Geometry& seen = seen_by(operand);
   const auto strides = broadcast(seen, layout_.sizes);
   if (!strides || seen.dtype != value.layout().dtype || !kernels::can_read(seen.dtype) || seen.conj || seen.neg) {
     return std::nullopt;
@@ -292,6 +396,7 @@ std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
   for (GraphNode* node : nodes_) {
     if (is_read_outside(*node)) {
       Output& output = outputs.emplace_back(Output{node->output(0), {}, written_input(*node)});
+      output.is_for_row = steps_[step_of_[index_of(node)]].makes_one;
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
         if (inputs_of_steps[step_of_[index_of(node)]][input]) {
           output.inputs.push_back(input);
@@ -381,6 +486,7 @@ kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) con
   for (size_t i = 0; i < steps_.size(); ++i) {
     kernels::Instruction& instruction =
         program.instructions.emplace_back(kernels::Instruction{steps_[i].opcode, slots[i]});
+    instruction.is_for_row = steps_[i].is_for_row;
     instruction.number = steps_[i].number;
     instruction.second_number = steps_[i].num_numbers > 1 ? steps_[i].number + 1 : 0;
     for (size_t j = 0; j < steps_[i].sources.size(); ++j) {

@@ -10,6 +10,9 @@
 namespace lazyplug {
 
 // Calls that one tile program computes, element by element: all results have one shape, and lie alike.
+//
+// Or they are one element for each row: where the results have no gaps, sums and means over the last dimension may be
+// among them, what is computed from these, and what reads that for all elements of a row again.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
@@ -20,6 +23,8 @@ class PointwiseGroup {
   };
 
   static constexpr size_t kMaxNodes = 32;
+  // Of rows, in elements: shorter ones take longer here than there.
+  static constexpr int64_t kMinRow = 64;
 
   // `functions`: whether it takes calls of find_function().
   explicit PointwiseGroup(const Graph& graph, bool functions = false) : graph_(&graph), takes_functions_(functions) {}
@@ -36,7 +41,8 @@ class PointwiseGroup {
   // Whether it reads the value from elsewhere.
   bool reads(GraphValue value) const;
 
-  // Of all results: sizes and strides. The dtype is that in which the group computes.
+  // Of all results that are not one element for each row: sizes and strides. The dtype is that in which the group
+  // computes.
   const Geometry& layout() const {
     return layout_;
   }
@@ -52,6 +58,7 @@ class PointwiseGroup {
     GraphValue value;
     std::vector<uint32_t> inputs; // that it depends on, in ascending order
     std::optional<uint32_t> old;  // if it is written in place: the input that holds what was there before
+    bool is_for_row = false;      // one element for each row
   };
   std::vector<Output> outputs() const;
   bool has_outputs() const;
@@ -73,11 +80,21 @@ class PointwiseGroup {
     c10::SmallVector<Source, 1> unread; // sources whose values do not matter
     uint8_t number = 0;                 // the first of them
     uint8_t num_numbers = 0;
+    bool is_for_row = false;   // see Instruction
+    bool makes_one = false;    // the same
+    uint32_t spread = kNoStep; // the step that spreads its result over the row
   };
+  static constexpr uint32_t kNoStep = UINT32_MAX;
 
   const PointwiseOp* find_row(const GraphNode& node) const;
   bool add_call(GraphNode& node, const PointwiseOp& op);
+  bool begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
+  bool is_row_of(const Geometry& result) const;
+  bool reads_row(const GraphNode& node) const;
+  bool fits() const;
+  uint32_t add_step(Step step);
+  Source spread(Source source);
   bool rounds_by_place(const Step& step) const;
   // `arg` is a character of PointwiseOp::args.
   bool add_source(const GraphUse& operand, char arg, Step& step);
@@ -93,6 +110,8 @@ class PointwiseGroup {
   const Graph* graph_;
   bool takes_functions_;
   bool has_functions_ = false;
+  bool has_rows_ = false;
+  bool is_for_row_ = false; // what the call makes that is being added
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<uint32_t> step_of_; // by node: the last of its steps, which makes its result

@@ -38,6 +38,9 @@ constexpr PointwiseOp kOps[] = {
     {"aten::sigmoid_backward", "", Opcode::kSigmoidBackward, "tt"},
     {"aten::tanh_backward", "", Opcode::kTanhBackward, "tt"},
     {"aten::threshold_backward", "", Opcode::kThresholdBackward, "tts"},
+    {"aten::pow", "Tensor_Scalar", Opcode::kSquare, "tp", Kind::kPower},
+    {"aten::sum", "dim_IntList", Opcode::kRowSum, "tdk-", Kind::kReduces},
+    {"aten::mean", "dim", Opcode::kRowMean, "tdk-", Kind::kReduces},
     {"aten::where", "self", Opcode::kWhere, "ttt"},
     {"aten::eq", "Tensor", Opcode::kEqual, "tt", Kind::kCompares},
     {"aten::eq", "Scalar", Opcode::kEqual, "tn", Kind::kCompares},
@@ -122,6 +125,19 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op) {
   }
   const auto found = index->find(op.overload().empty() ? name : name + "." + op.overload());
   return found == index->end() ? nullptr : found->second;
+}
+
+std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
+  if (!exponent.isInt() && !exponent.isDouble()) {
+    return std::nullopt;
+  }
+  const double value = exponent.isInt() ? static_cast<double>(exponent.toInt()) : exponent.toDouble();
+  return value == 2      ? std::optional(Opcode::kSquare)
+         : value == 3    ? std::optional(Opcode::kCube)
+         : value == -2   ? std::optional(Opcode::kInverseSquare)
+         : value == -1   ? std::optional(Opcode::kReciprocal)
+         : value == -0.5 ? std::optional(Opcode::kRsqrt)
+                         : std::nullopt;
 }
 
 bool computes_functions() {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
+#include <optional>
 #include <string_view>
 
 #include "kernels/tile_program.h"
@@ -12,6 +15,9 @@ namespace lazyplug {
 //   t  a tensor: the instruction's next input
 //   n  a number: the next input, too
 //   s  a number: the instruction's own
+//   p  a number that says which instruction it is
+//   d  dimensions: the last one
+//   k  whether they stay: they do
 //   l  a list of tensors: the next input of a program for each of them, see ForeachGroup
 //   .  a tensor that is not read
 //   -  a constant, which decides nothing but how the result lies
@@ -20,6 +26,8 @@ struct PointwiseOp {
     kComputes, // in the dtype of its result
     kSwapped,  // the same, with its two inputs in the other order
     kCompares, // the result is Bool
+    kReduces,  // the last dimension, which stays: see PointwiseGroup
+    kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
   };
   const char* base; // "aten::add"
@@ -30,6 +38,9 @@ struct PointwiseOp {
   const char* variant = nullptr; // what a string among the arguments must say
   bool needs_avx512 = false;     // a function that is slower than PyTorch's on other processors
 };
+
+// How powers with this exponent are computed; nothing if by the CPU's kernel alone.
+std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
 
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
 // the same to the bit, in whatever groups.

@@ -105,6 +105,24 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
   judge_traceability(traits);
 }
 
+c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {
+  static constexpr double kFactors[] = {1};
+  static constexpr double kExponents[] = {2, 3, -2, -1, -0.5}; // see power_opcode()
+  if (argument == "alpha" && !is_foreach_) {
+    return kFactors;
+  }
+  return argument == "exponent" && name_ == "aten::pow.Tensor_Scalar" ? kExponents : c10::ArrayRef<double>();
+}
+
+size_t ArgInfo::decision(const c10::IValue& number) const {
+  if (decisive.empty() || !(number.isInt() || number.isDouble())) {
+    return 0;
+  }
+  const double value = number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
+  const auto* found = std::find(decisive.begin(), decisive.end(), value);
+  return found == decisive.end() ? 0 : found - decisive.begin() + 1;
+}
+
 void OpInfo::call(c10::Stack& stack) const {
   TORCH_CHECK(!is_retired_.load(), name_, " has been deregistered since this call of it was recorded");
   handle_.callBoxed(stack);
@@ -113,9 +131,12 @@ void OpInfo::call(c10::Stack& stack) const {
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();
-    const bool is_factor = argument.name() == "alpha" && !is_foreach_;
     args_.push_back(
-        {argument.name(), classify(argument, traits), alias && alias->isWrite(), argument.is_out(), is_factor});
+        {argument.name(),
+         classify(argument, traits),
+         alias && alias->isWrite(),
+         argument.is_out(),
+         decisive_values(argument.name())});
     writes_ |= args_.back().written;
   }
   hidden_writes_.resize(args_.size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/ArrayRef.h>
 
 #include <atomic>
 #include <memory>
@@ -27,7 +28,12 @@ struct ArgInfo {
   ArgKind kind;
   bool written; // the schema says that the call writes it
   bool out;     // an out= argument, which the call may resize
-  bool factor;  // "alpha": whether it is 1 decides how the CPU's kernels round
+  // Of a number: values that decide which of the CPU's kernels runs, or how it rounds, so that calls with each of them,
+  // and with others, are different calls.
+  c10::ArrayRef<double> decisive;
+
+  // Which of them it is, from 1 on; 0: none.
+  size_t decision(const c10::IValue& number) const;
 };
 
 // With what an op can share a kernel.
@@ -192,6 +198,7 @@ class OpInfo {
 
  private:
   void read_arguments(const OpTraits& traits);
+  c10::ArrayRef<double> decisive_values(const std::string& argument) const;
   void read_returns();
   void judge_traceability(const OpTraits& traits);
   int argument_index(const std::string& name) const;

@@ -193,3 +193,48 @@ def test_training_has_the_same_bits_without_groups():
         assert torch.equal(again, losses)
         assert all(torch.equal(a, b) for a, b in zip(others, parameters, strict=True))
     assert groups()[0] > 0
+
+
+def rms_norm(x, weight, bias):
+    variance = x.pow(2).mean(-1, keepdim=True)
+    return weight * (x * torch.rsqrt(variance + 1e-6)) + bias
+
+
+def standardised(x, weight, bias):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred * centred).sum(-1, keepdim=True) + 1e-6).sqrt() * weight + bias
+
+
+@pytest.mark.parametrize("function", [rms_norm, standardised])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(300, 64), (7, 9, 130), (1, 512), (2, 1023)])
+def test_sums_of_rows_are_in_groups(function, dtype, shape):
+    tensors = inputs(shape, dtype)
+    weight, bias = tensors[1][..., :1, :].reshape(-1, shape[-1])[0], tensors[2].reshape(-1, shape[-1])[0]
+    with work() as done:
+        actual = on_device(function, tensors[0], weight, bias)
+    assert torch.equal(actual, function(tensors[0], weight, bias))
+    fits = shape[-1] * tensors[0].element_size() < 2500
+    assert groups() == (1, 7 if function is rms_norm else 9) or not fits
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def test_gradients_of_norms_have_the_same_bits():
+    x, weight, bias = inputs((40, 128))
+    weight, bias = weight[0].clone(), bias[0].clone()
+
+    def gradients(device):
+        leaves = [t.detach().to(device).requires_grad_() for t in (x, weight, bias)]
+        rms_norm(*leaves).square().sum().backward()
+        return [leaf.grad.cpu() for leaf in leaves]
+
+    expected, actual = gradients("cpu"), gradients(DEVICE)
+    assert all(map(torch.equal, actual, expected))
+    assert groups()[1] >= 14
+
+
+def test_each_exponent_is_a_call_of_its_own():
+    """The same trace, but for a number that says which instruction it is."""
+    x = inputs()[0]
+    for exponent in (2, 3, 2, 5, 3, -1, 2.5, 2):
+        assert torch.equal(on_device(lambda x, e=exponent: x.abs().pow(e) + 1, x), x.abs().pow(exponent) + 1), exponent

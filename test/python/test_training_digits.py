@@ -62,7 +62,7 @@ def test_the_schedule_changes_every_step():
 
 
 def test_example_finds_faults():
-    good = [train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics()) for _ in range(train_digits.WARM_UP_EPOCHS + 1)]
+    good = [train_digits.Epoch(1.0, 0.99, 1.0, train_digits.Statistics())] * (train_digits.WARM_UP_EPOCHS + 1)
     assert train_digits.find_faults(good, good) == []
     for bad in (
         train_digits.Epoch(1.01, 0.99, 1.0, train_digits.Statistics()),

@@ -2,12 +2,23 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <vector>
 
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
+
+// What computes an element from elements in the same place: all but what is about rows.
+inline std::vector<OpcodeTraits> elementwise_opcodes() {
+  std::vector<OpcodeTraits> result;
+  std::copy_if(kOpcodes.begin(), kOpcodes.end(), std::back_inserter(result), [](const OpcodeTraits& row) {
+    return !reduces_rows(row.opcode) && row.opcode != Opcode::kSpread;
+  });
+  return result;
+}
 
 // A row on contiguous tensors.
 struct Tensors {

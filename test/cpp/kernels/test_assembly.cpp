@@ -60,7 +60,7 @@ class AssemblyTest : public testing::Test {
 
 TEST_F(AssemblyTest, EachInstructionHasTheBitsOfItsLoop) {
   size_t num_cheap = 0;
-  for (const OpcodeTraits& row : kOpcodes) {
+  for (const OpcodeTraits& row : elementwise_opcodes()) {
     if (!is_cheap(row.opcode)) {
       continue;
     }
@@ -76,7 +76,7 @@ TEST_F(AssemblyTest, EachInstructionHasTheBitsOfItsLoop) {
       }
     }
   }
-  EXPECT_EQ(num_cheap, kNumOpcodes - 18) << "functions, and the library's square root, have none";
+  EXPECT_EQ(num_cheap, elementwise_opcodes().size() - 18) << "functions, and the library's square root, have none";
 }
 
 // More slots than there are registers, for pointers and for vectors; functions between the runs.
@@ -84,7 +84,7 @@ TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
   std::mt19937 random(0);
   const auto draw = [&](size_t below) { return random() % below; };
   std::vector<Opcode> opcodes;
-  for (const OpcodeTraits& row : kOpcodes) {
+  for (const OpcodeTraits& row : elementwise_opcodes()) {
     opcodes.push_back(row.opcode);
   }
   for (int repetition = 0; repetition < 300; ++repetition) {

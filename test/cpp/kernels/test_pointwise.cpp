@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+
+#include "kernels/assembly.h"
+#include "test/cpp/kernels/tensors.h"
 
 namespace lazyplug::kernels {
 namespace {
@@ -32,7 +36,17 @@ class Pointwise : public testing::Test {
       places.push_back({input.storage_offset(), c10::DimVector(input.expand(out.sizes()).strides())});
     }
     memory.push_back({out.data_ptr(), out.scalar_type()});
-    kernels::run(*program, PointwiseSpace(out.sizes(), out.strides(), places), memory, numbers.data());
+    const PointwiseSpace space(out.sizes(), out.strides(), places);
+    const bool is_in_place =
+        std::any_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) { return input.is_alias_of(out); });
+    if (const auto assembly = is_in_place ? nullptr : assemble(*program)) {
+      kernels::run(*program, space, memory, numbers.data(), assembly.get());
+      const at::Tensor assembled = out.clone();
+      kernels::run(*program, space, memory, numbers.data());
+      EXPECT_TRUE(at::equal(assembled, out)) << instructions;
+    } else {
+      kernels::run(*program, space, memory, numbers.data());
+    }
     return out;
   }
 };
@@ -112,6 +126,53 @@ TEST_F(Pointwise, DoublesAreComputedAsDoubles) {
   const at::Tensor a = at::randn({40, 50}, at::kDouble);
   const at::Tensor b = at::randn({50});
   EXPECT_TRUE(run("2 = div 0 1 ;", {a, b}, at::empty({40, 50}, at::kDouble)).equal(a / b));
+}
+
+// ---- rows ----
+
+TEST_F(Pointwise, SumsAndMeansOfRowsHaveTheCpusBits) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t n : {16, 17, 31, 64, 65, 100, 127, 128, 256, 511, 512, 513, 593}) {
+      for (const int64_t rows : {1, 2, 3, 70}) {
+        const at::Tensor a = at::randn({rows, n}, dtype).exp();
+        const at::Tensor out = at::empty({rows, n}, dtype);
+        EXPECT_TRUE(
+            same_bits(run("2 = row_sum 0 ; 1 = spread 2 ;", {a}, out), a.sum(-1, true).expand_as(a).contiguous()))
+            << n << " " << rows;
+        EXPECT_TRUE(
+            same_bits(run("2 = row_mean 0 ; 1 = spread 2 ;", {a}, out), a.mean(-1, true).expand_as(a).contiguous()))
+            << n << " " << rows;
+      }
+    }
+  }
+}
+
+TEST_F(Pointwise, WhatIsForRowsIsComputedOnceForEach) {
+  const at::Tensor a = at::randn({40, 5, 512});
+  const at::Tensor weight = at::randn({512});
+  const at::Tensor out = at::empty({40, 5, 512});
+  const at::Tensor expected = a * (a.pow(2).mean(-1, true) + 0.5).rsqrt() * weight;
+  run("3 = square 0 ; 3 = row_mean 3 ; 4 = row:number 0 ; 3 = row:add 3 4 1 ; 3 = row:rsqrt 3 ; 4 = spread 3 ;"
+      " 2 = mul 0 4 ; 2 = mul 2 1 ;",
+      {a, weight},
+      out,
+      {0.5, 1.0});
+  EXPECT_TRUE(same_bits(out, expected));
+}
+
+TEST_F(Pointwise, OutputsMayBeOneElementForEachRow) {
+  const at::Tensor a = at::randn({33, 128});
+  const at::Tensor sums = at::empty({33, 1});
+  const at::Tensor are_positive = at::empty({33, 1}, at::kBool);
+  const auto program = parse("f32 memory 3 slots 5 numbers 0 1 = row_sum 0 ; 3 = row:zero ; 2 = row:gt 1 3 ;");
+  const PointwiseSpace space(a.sizes(), a.strides(), std::vector<PointwiseSpace::Input>{{0, {128, 1}}});
+  const std::vector<Memory> memory{
+      {a.data_ptr(), at::kFloat},
+      {sums.data_ptr(), at::kFloat},
+      {are_positive.data_ptr(), at::kBool}};
+  kernels::run(*program, space, memory, nullptr);
+  EXPECT_TRUE(same_bits(sums, a.sum(-1, true)));
+  EXPECT_TRUE(at::equal(are_positive, a.sum(-1, true) > 0));
 }
 
 } // namespace

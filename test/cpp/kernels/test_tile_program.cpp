@@ -157,6 +157,18 @@ TEST(TileProgram, IsText) {
   EXPECT_TRUE(parse("f64 memory 1 slots 1 numbers 0"));
 }
 
+TEST(TileProgram, TextSaysWhatIsForRows) {
+  const std::string text = "f32 memory 2 slots 3 numbers 0 2 = row_mean 0 ; 2 = row:neg 2 ; 1 = spread 2 ;";
+  const auto program = parse(text);
+  ASSERT_TRUE(program);
+  EXPECT_EQ(to_string(*program), text);
+  EXPECT_TRUE(program->has_rows());
+  EXPECT_TRUE(program->instructions[1].is_for_row);
+  EXPECT_TRUE(program->instructions[0].makes_one());
+  EXPECT_FALSE(program->instructions[2].makes_one());
+  EXPECT_FALSE(kProgram.has_rows());
+}
+
 TEST(TileProgram, OtherTextsAreNone) {
   for (const char* text :
        {"",

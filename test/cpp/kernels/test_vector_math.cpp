@@ -142,7 +142,7 @@ TEST_P(EveryOpcode, HasTwoNumbersAtMostInText) {
 INSTANTIATE_TEST_SUITE_P(
     Opcodes,
     EveryOpcode,
-    testing::Combine(testing::ValuesIn(kOpcodes), testing::Values(at::kFloat, at::kDouble)),
+    testing::Combine(testing::ValuesIn(elementwise_opcodes()), testing::Values(at::kFloat, at::kDouble)),
     [](const auto& info) {
       return std::get<0>(info.param).name + std::string(std::get<1>(info.param) == at::kFloat ? "_f32" : "_f64");
     });

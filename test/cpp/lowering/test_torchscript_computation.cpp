@@ -532,7 +532,8 @@ TEST_F(SideCallComputationTest, FailureSpoilsWhatNeedsItAndNothingElse) {
   const Value spoiled = add_relu(trace_, {fails}, kMatrix);
   for (const auto when : kAlways) {
     FakeSideThreads threads(when);
-    const auto result = run({fails, succeeds, spoiled}, {at::ones({kSize, kSize}), at::ones({kSize, kSize}, at::kDouble)}, threads);
+    const auto result =
+        run({fails, succeeds, spoiled}, {at::ones({kSize, kSize}), at::ones({kSize, kSize}, at::kDouble)}, threads);
     EXPECT_EQ(threads.num_offered(), 2);
     EXPECT_NE(message(result.outputs[0].error).find("while running aten::mm("), std::string::npos);
     EXPECT_EQ(result.outputs[0].failed_node, fails.node);

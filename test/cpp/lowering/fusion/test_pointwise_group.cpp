@@ -190,5 +190,87 @@ TEST_F(PointwiseGroups, HaveRoomForSoManyNodes) {
   EXPECT_EQ(group->program(group->outputs()).num_slots, 3);
 }
 
+// ---- rows ----
+
+const std::string kRows =
+    "%3 = device_data(3)  # Float[4, 64] strides=[64, 1]\n"
+    "%4 = device_data(4)  # Float[64] strides=[1]\n";
+
+TEST_F(PointwiseGroups, MayHaveMeansOfRowsAndWhatComesOfThem) {
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = aten::pow.Tensor_Scalar(%3, 2)  # Float[4, 64] strides=[64, 1]\n"
+                  "%6 = aten::mean.dim(%5, [-1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+                  "%7 = aten::add.Scalar(%6, 0.5, 1)  # Float[4, 1] strides=[1, 1]\n"
+                  "%8 = aten::rsqrt(%7)  # Float[4, 1] strides=[1, 1]\n"
+                  "%9 = aten::mul.Tensor(%3, %8)  # Float[4, 64] strides=[64, 1]\n"
+                  "%10 = aten::mul.Tensor(%9, %4)  # Float[4, 64] strides=[64, 1]\n"
+                  "return %10, %8\n"),
+      "111111");
+  EXPECT_EQ(
+      program(),
+      "f32 memory 4 slots 6 numbers 2 4 = square 0 ; 4 = row_mean 4 ; 5 = row:number 0 ; 5 = row:add 4 5 1 ; "
+      "2 = row:rsqrt 5 ; 5 = spread 2 ; 5 = mul 0 5 ; 3 = mul 5 1 ;");
+  const auto outputs = group->outputs();
+  ASSERT_EQ(outputs.size(), 2);
+  EXPECT_TRUE(outputs[0].is_for_row);
+  EXPECT_FALSE(outputs[1].is_for_row);
+}
+
+TEST_F(PointwiseGroups, TakeNoOtherSums) {
+  for (const char* sum :
+       {"aten::sum.dim_IntList(%5, [0], True, None)  # Float[1, 64] strides=[64, 1]\n",
+        "aten::sum.dim_IntList(%5, [0, 1], True, None)  # Float[1, 1] strides=[1, 1]\n",
+        "aten::sum.dim_IntList(%5, [1], False, None)  # Float[4] strides=[1]\n",
+        "aten::sum.dim_IntList(%5, [1], True, 7)  # Double[4, 1] strides=[1, 1]\n"}) {
+    EXPECT_EQ(
+        add_all(kRows + "%5 = aten::neg(%3)  # Float[4, 64] strides=[64, 1]\n%6 = " + sum + "return %5, %6\n"),
+        "10")
+        << sum;
+  }
+}
+
+TEST_F(PointwiseGroups, ShortRowsAreSummedUpElsewhere) {
+  EXPECT_EQ(
+      add_all(
+          "%5 = aten::neg(%0)  # Float[4, 8] strides=[8, 1]\n"
+          "%6 = aten::sum.dim_IntList(%5, [1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+          "return %5, %6\n"),
+      "10");
+}
+
+TEST_F(PointwiseGroups, RowsThatDoNotFitIntoATileAreSummedUpElsewhere) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Float[4, 8192] strides=[8192, 1]\n"
+          "%5 = aten::neg(%3)  # Float[4, 8192] strides=[8192, 1]\n"
+          "%6 = aten::sum.dim_IntList(%5, [1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+          "return %5, %6\n"),
+      "10");
+}
+
+TEST_F(PointwiseGroups, OfRowsReadNothingThatIsNot) {
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = aten::sum.dim_IntList(%3, [1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+                  "%6 = aten::neg(%5)  # Float[4, 1] strides=[1, 1]\n"
+                  "%7 = aten::mul.Tensor(%3, %6)  # Float[4, 64] strides=[64, 1]\n"
+                  "%8 = aten::mul.Tensor(%6, %7[Float[4, 1] strides=[64, 1]])  # Float[4, 1] strides=[1, 1]\n"
+                  "return %8, %7\n"),
+      "1110");
+}
+
+TEST_F(PointwiseGroups, PowersAreTakenWhoseInstructionIsKnown) {
+  for (const auto& [exponent, taken] : {std::pair{"2", "1"}, {"-0.5", "1"}, {"-1", "1"}, {"3.0", "1"}, {"2.5", "0"}}) {
+    EXPECT_EQ(
+        add_all(
+            std::string("%5 = aten::pow.Tensor_Scalar(%0, ") + exponent +
+            ")  # Float[4, 8] strides=[8, 1]\n"
+            "return %5\n"),
+        taken)
+        << exponent;
+  }
+}
+
 } // namespace
 } // namespace lazyplug
