@@ -178,7 +178,8 @@ Config::Config()
           {"fusion",
            "Which pointwise ops share a kernel. 0: none, each op runs by PyTorch's own. 1: those that round as "
            "PyTorch's "
-           "do. 2: these also where they stand alone, which tests it. 3: functions such as exp, too, alone or not.",
+           "do. 2: these also where they stand alone, which tests it. 3: functions such as exp, too, alone or not, and "
+           "small calls that stand alone.",
            {"LAZYPLUG_FUSION"}},
           3,
           between(0, 3)),

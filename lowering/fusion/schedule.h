@@ -16,7 +16,7 @@ struct Step {
 enum class Grouping : uint8_t {
   kNone,
   kSeveral,   // calls that stand alone are no groups
-  kFunctions, // the same, but for functions, which may stand alone, see find_function()
+  kFunctions, // the same, but for functions, which may stand alone, see find_function(), and small calls
   kAll,       // also calls that stand alone
 };
 

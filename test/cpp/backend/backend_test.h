@@ -10,6 +10,7 @@
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/runtime.h"
+#include "test/cpp/common/scoped_flag.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -68,22 +69,6 @@ std::string error_of(Call call) {
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-// Sets a flag for the life of the scope.
-template <typename T>
-class ScopedFlag {
- public:
-  ScopedFlag(Flag<T>& flag, T value) : flag_(flag), before_(flag.get()) {
-    flag_.set(std::move(value));
-  }
-  ~ScopedFlag() {
-    flag_.set(before_);
-  }
-
- private:
-  Flag<T>& flag_;
-  const T before_;
-};
 
 // Collects the warnings of its scope.
 class Warnings : public c10::WarningHandler {

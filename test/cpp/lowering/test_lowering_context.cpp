@@ -4,6 +4,7 @@
 #include "lowering/passes/dead_code.h"
 #include "lowering/torchscript_computation.h"
 #include "lowering/verify_torchscript.h"
+#include "test/cpp/common/scoped_flag.h"
 #include "test/cpp/lowering/programs.h"
 
 #include <gtest/gtest.h>
@@ -77,6 +78,7 @@ class Lowering : public testing::Test {
   const at::Tensor b_data = at::arange(3, at::kFloat) - 1;
   const Value a = add_leaf(trace, a_data);
   const Value b = add_leaf(trace, b_data);
+  const ScopedFlag<int64_t> no_groups_of_one{config().fusion, 1};
 };
 
 TEST_F(Lowering, InputsAreLeavesThenScalars) {

@@ -2,6 +2,7 @@
 
 #include "common/config.h"
 #include "common/metrics.h"
+#include "test/cpp/common/scoped_flag.h"
 #include "test/cpp/lowering/programs.h"
 #include "test/cpp/lowering/test_ops.h"
 
@@ -331,6 +332,7 @@ class PromisedStridesTest : public TorchScriptComputationTest {
   }
 
   const at::Tensor transposed = at::arange(6, at::kFloat).view({3, 2}).t(); // 2x3
+  const ScopedFlag<int64_t> no_groups_of_one{config().fusion, 1};
 };
 
 TEST_F(PromisedStridesTest, NextKernelReadsWhatWasPromised) {
@@ -483,14 +485,6 @@ class SideCallComputationTest : public testing::Test {
  protected:
   static constexpr int64_t kSize = 8;
 
-  void SetUp() override {
-    before_ = config().side_calls.get();
-    config().side_calls.set(0);
-  }
-  void TearDown() override {
-    config().side_calls.set(before_);
-  }
-
   Value add_mm(Value left, Value right) {
     static const OpInfo& op = make_op("aten::mm");
     return add_simple(trace_, op, {{left}, {right}}, kMatrix);
@@ -502,7 +496,7 @@ class SideCallComputationTest : public testing::Test {
   }
 
   const Geometry kMatrix = floats({kSize, kSize});
-  int64_t before_ = 0;
+  const ScopedFlag<int64_t> all_{config().side_calls, 0};
   Trace trace_;
   const Value a_ = trace_.add_device_data(at::Tensor(), kMatrix);
   const Value b_ = trace_.add_device_data(at::Tensor(), kMatrix);

@@ -50,7 +50,18 @@ TEST(Schedule, FunctionsAreGroupsEvenAlone) {
       "%7 = aten::neg(%6)  # Float[4, 4] strides=[4, 1]\n"
       "return %7\n";
   EXPECT_EQ(schedule(text), "2 3 4 5 6 7");
-  EXPECT_EQ(schedule(text, Grouping::kFunctions), "(2) 3 (4 5) 6 7");
+  EXPECT_EQ(schedule(text, Grouping::kFunctions), "(2) 3 (4 5) 6 (7)");
+}
+
+TEST(Schedule, SmallCallsAreGroupsEvenAlone) {
+  const std::string small = "%2 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\nreturn %2\n";
+  EXPECT_EQ(schedule(small, Grouping::kFunctions), "(2)");
+  EXPECT_EQ(schedule(small), "2");
+  const std::string large =
+      "%2 = device_data(2)  # Float[4097] strides=[1]\n"
+      "%3 = aten::neg(%2)  # Float[4097] strides=[1]\n"
+      "return %3\n";
+  EXPECT_EQ(schedule(large, Grouping::kFunctions), "3");
 }
 
 TEST(Schedule, FunctionsThatLieOtherwiseAreNot) {
