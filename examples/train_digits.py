@@ -27,7 +27,7 @@ LABEL_SMOOTHING = 0.1
 
 MAX_LOSS_DIFFERENCE = 1e-4
 MIN_ACCURACY = 0.97
-WARM_UP_EPOCHS = 3  # an epoch is one step for the device: when it has come twice, its cuts are planned
+WARM_UP_EPOCHS = 3  # the first makes the optimizer's state; the second, one step for the device, is planned
 
 
 @dataclass

@@ -23,6 +23,11 @@ double least_saving(double whole) {
   return std::max(kLeastSaving, std::min(whole * kLeastGain, kLargeSaving));
 }
 
+// Which time of a step is the first to be timed. A long step consists of steps that have come before, mostly.
+size_t first_timed(bool is_long) {
+  return is_long ? 1 : StepPlans::kWarmUps;
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -149,14 +154,15 @@ StepPlans::StepId StepPlans::end_step() {
   Step& step = steps_[id];
   ++step.seen;
   step.is_long = num_ops >= kLongStep;
-  step.is_rare = kLeastShare * num_ops < all_ops_ - step.ended_at;
+  step.is_rare = step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at;
   step.ended_at = all_ops_;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
   if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
       step.seen == kRetrials[step.num_retrials]) {
     try_again(step);
   }
-  if (step.state != State::kTimed || was_cut_ || step.seen < kWarmUps || recording_.size() != num_ops) {
+  const bool is_timed = step.state == State::kTimed && step.seen >= first_timed(step.is_long);
+  if (!is_timed || was_cut_ || recording_.size() != num_ops) {
     return 0;
   }
   step.times.recording = recording_;
@@ -174,8 +180,8 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
 }
 
 void StepPlans::note_duration(Step& step, double seconds) {
-  const size_t num_timed = step.is_long ? 0 : kTimed;
-  if (step.state == State::kTimed && step.seen >= kWarmUps + num_timed && !was_cut_) {
+  const size_t num_timed = first_timed(step.is_long) + (step.is_long ? 0 : kTimed);
+  if (step.state == State::kTimed && step.seen >= num_timed && !was_cut_) {
     plan(step);
   }
   if (step.state != State::kTrial || step.seen == 0) {

@@ -41,7 +41,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
 // so there are a few more trials, ever later. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for
-// it are few: a long step once, when it has come twice, since it may be an epoch.
+// it are few: a long step, which may be an epoch, once, as soon as it has come.
 // A step that is a small part of what is recorded is not planned. Counters:
 // StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
 // settled otherwise.
