@@ -10,17 +10,15 @@ constexpr size_t kMaxOpen = 4;
 // Elements. Calls that have nothing to do with each other only share what a call costs; of larger tensors, none should
 // live longer for that.
 constexpr int64_t kMaxUnrelated = 32'768;
-// Elements. What a call costs besides its loop is half a microsecond less here than for PyTorch's kernels, so that small
-// calls are groups even if they stand alone.
+// Elements. What a call costs besides its loop is half a microsecond less here than for PyTorch's kernels, so that
+// small calls are groups even if they stand alone.
 constexpr int64_t kMaxAlone = 4'096;
 
 // Open groups have nothing to do with each other: a call that reads the results of two closes one of them, or both.
 class Scheduler {
  public:
   Scheduler(Graph& graph, Grouping grouping)
-      : graph_(graph),
-        takes_functions_(grouping == Grouping::kFunctions),
-        takes_all_(grouping == Grouping::kAll) {
+      : graph_(graph), takes_functions_(grouping == Grouping::kFunctions), takes_all_(grouping == Grouping::kAll) {
     graph.number();
     group_of_.resize(graph.nodes().size());
   }
