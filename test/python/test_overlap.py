@@ -159,6 +159,27 @@ def test_with_the_program_computing_itself_mark_step_leaves_nothing_queued(plann
     assert y.tolist() == [2.0] * 4
 
 
+WAITING = """
+import os
+import torch, torch_lazyplug
+x = torch.ones(8, device="lazy")
+for _ in range(5):
+    x = x + 1
+    torch.lazy.synchronize()
+    x = x * 2
+    torch_lazyplug.mark_step(wait=True)
+names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+print(x.tolist()[0], sorted(name for name in names if name.startswith("lazy:")))
+"""
+
+
+def test_who_waits_for_the_device_wakes_nobody():
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
+    command = [sys.executable, "-c", WAITING]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert result.stdout.split("\n")[0] == "94.0 []"
+
+
 def trained(model, inputs, steps=4):
     """Losses and final parameters of a few steps."""
     model = model.to(DEVICE)
