@@ -47,41 +47,38 @@ bool has_part(std::string_view name, const std::array<const char*, kSize>& parts
   });
 }
 
-// The three largest tensors of a product of matrices of M x K and K x N have MK, KN and MN elements: the square root of
-// what these numbers multiply to is the number of its multiplications. A guess for everything else.
-float product_work(std::array<double, 3> largest) {
-  return static_cast<float>(std::sqrt(largest[0] * largest[1] * largest[2]));
-}
+} // namespace
 
-// Keeps the three largest, in descending order.
-void insert(std::array<double, 3>& largest, double size) {
-  for (double& kept : largest) {
-    if (size > kept) {
-      std::swap(size, kept);
+void ThreeLargest::insert(double num_elements) {
+  for (double& kept : sizes_) {
+    if (num_elements > kept) {
+      std::swap(num_elements, kept);
     }
   }
 }
 
-} // namespace
+double ThreeLargest::multiplications() const {
+  return std::sqrt(sizes_[0] * sizes_[1] * sizes_[2]);
+}
 
 float light_work(const Signature& signature) {
   const std::string& name = signature.op->name();
   if (!signature.op->is_aten() || has_part(name, kDependent)) {
     return kHeavy;
   }
-  std::array<double, 3> largest{1, 1, 1};
+  ThreeLargest largest;
   double total = 0;
   for (const auto* layouts : {&signature.operands, &signature.outputs}) {
     for (const Geometry& layout : *layouts) {
-      insert(largest, static_cast<double>(layout.numel()));
+      largest.insert(static_cast<double>(layout.numel()));
       total += static_cast<double>(layout.numel());
     }
   }
-  const double at_once = signature.op->is_foreach() ? total : largest[0]; // what one loop goes through
+  const double at_once = signature.op->is_foreach() ? total : largest.largest(); // what one loop goes through
   if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
     return kHeavy;
   }
-  return has_part(name, kProducts) ? product_work(largest) : 0;
+  return has_part(name, kProducts) ? static_cast<float>(largest.multiplications()) : 0;
 }
 
 float light_limit(int num_threads) {

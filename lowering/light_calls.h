@@ -1,8 +1,25 @@
 #pragma once
 
+#include <array>
+
 #include "lowering/ir/signature.h"
 
 namespace lazyplug {
+
+// The three largest of some tensors, by their numbers of elements. Those of a product of matrices of M x K and K x N have
+// MK, KN and MN: the square root of what these multiply to is the number of its multiplications. A guess for everything
+// else.
+class ThreeLargest {
+ public:
+  void insert(double num_elements);
+  double largest() const {
+    return sizes_[0];
+  }
+  double multiplications() const;
+
+ private:
+  std::array<double, 3> sizes_{1, 1, 1}; // descending
+};
 
 // A *light* call is computed by one thread, however many there may be: its
 // tensors are so small that PyTorch's own loops do not divide them, or that to

@@ -3,11 +3,10 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <numeric>
 #include <unordered_map>
 
+#include "lowering/light_calls.h"
 #include "lowering/node_attributes.h"
 #include "lowering/runtime_ops.h"
 
@@ -50,20 +49,12 @@ std::vector<double> sizes_of(const JitValue& value) {
   return sizes ? std::vector<double>(sizes->begin(), sizes->end()) : std::vector<double>();
 }
 
-// The square root of what the numbers of elements of the three matrices multiply to.
 double multiplications_of_product(const JitNode& node) {
-  std::array<double, 3> largest{1, 1, 1};
-  const auto insert = [&](const JitValue* value) {
-    double count = num_elements(*value);
-    for (double& kept : largest) {
-      if (count > kept) {
-        std::swap(count, kept);
-      }
-    }
-  };
+  ThreeLargest largest;
+  const auto insert = [&](const JitValue* value) { largest.insert(num_elements(*value)); };
   std::for_each(node.inputs().begin(), node.inputs().end(), insert);
   std::for_each(node.outputs().begin(), node.outputs().end(), insert);
-  return std::sqrt(largest[0] * largest[1] * largest[2]);
+  return largest.multiplications();
 }
 
 // Each element of the result takes one for each weight of its channel; a gradient as many for the input's, and for the

@@ -210,6 +210,18 @@ void mark_proven(const Trace& trace) {
   }
 }
 
+// What a thread has while it runs a job, or a part of one.
+class JobScope {
+ public:
+  JobScope(c10::DeviceIndex device, FloatControl float_control) : float_control_(float_control), memory_(device) {}
+
+ private:
+  const FloatControlScope float_control_;
+  const KernelMemoryScope memory_;
+  // Whichever thread this is: a few kernels return less if it is off.
+  const c10::AutoGradMode grad_mode_{true};
+};
+
 // The threads of the job's worker.
 class JobThreads final : public SideThreads {
  public:
@@ -231,9 +243,7 @@ class JobThreads final : public SideThreads {
   void run_as_job(c10::function_ref<void()> body) override {
     IntraOpThreadsScope threads;
     threads.use(num_threads_);
-    const FloatControlScope float_control(float_control_);
-    const KernelMemoryScope memory(device_);
-    const c10::AutoGradMode grad_mode(true);
+    const JobScope scope(device_, float_control_);
     body();
   }
 
@@ -288,10 +298,7 @@ JobReport run_job(Job job) {
   const auto start = job.timed ? Clock::now() : Clock::time_point();
   try {
     use_threads(job.num_threads);
-    const FloatControlScope float_control(job.float_control);
-    const KernelMemoryScope memory(job.device);
-    // Whichever thread this is: a few kernels return less if it is off.
-    const c10::AutoGradMode grad_mode(true);
+    const JobScope scope(job.device, job.float_control);
     ComputationResult result = compute(job, failures);
     report.kernels = job.timed ? seconds_by_call(job.trace, result.times) : std::vector<float>();
     report.lessons = lessons_of(job.trace, std::move(result.unexpected));

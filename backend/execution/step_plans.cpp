@@ -23,11 +23,6 @@ double least_saving(double whole) {
   return std::max(kLeastSaving, std::min(whole * kLeastGain, kLargeSaving));
 }
 
-// Which time of a step is the first to be timed. A long step consists of steps that have come before, mostly.
-size_t first_timed(bool is_long) {
-  return is_long ? 1 : StepPlans::kWarmUps;
-}
-
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -161,7 +156,7 @@ StepPlans::StepId StepPlans::end_step() {
       step.seen == kRetrials[step.num_retrials]) {
     try_again(step);
   }
-  const bool is_timed = step.state == State::kTimed && step.seen >= first_timed(step.is_long);
+  const bool is_timed = step.state == State::kTimed && (step.is_long || step.seen >= kWarmUps);
   if (!is_timed || was_cut_ || recording_.size() != num_ops) {
     return 0;
   }
@@ -180,8 +175,8 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
 }
 
 void StepPlans::note_duration(Step& step, double seconds) {
-  const size_t num_timed = first_timed(step.is_long) + (step.is_long ? 0 : kTimed);
-  if (step.state == State::kTimed && step.seen >= num_timed && !was_cut_) {
+  const size_t planned_when_seen = step.is_long ? 1 : kWarmUps + kTimed;
+  if (step.state == State::kTimed && step.seen >= planned_when_seen && !was_cut_) {
     plan(step);
   }
   if (step.state != State::kTrial || step.seen == 0) {

@@ -166,14 +166,13 @@ bool PointwiseGroup::fits() const {
 }
 
 uint32_t PointwiseGroup::add_step(Step step) {
-  step.makes_one = step.is_for_row || kernels::reduces_rows(step.opcode);
   steps_.push_back(std::move(step));
   return static_cast<uint32_t>(steps_.size() - 1);
 }
 
 // For all elements of the row, if it is one for each.
 PointwiseGroup::Source PointwiseGroup::spread(Source source) {
-  if (source.is_input || !steps_[source.index].makes_one) {
+  if (source.is_input || !steps_[source.index].makes_one()) {
     return source;
   }
   if (steps_[source.index].spread == kNoStep) {
@@ -320,7 +319,7 @@ bool PointwiseGroup::is_row_of(const Geometry& result) const {
 bool PointwiseGroup::reads_row(const GraphNode& node) const {
   for (size_t i = 0; i < node.num_operands(); ++i) {
     const GraphNode* maker = node.operand(i).value().node;
-    if (maker && contains(maker) && steps_[step_of_[index_of(maker)]].makes_one) {
+    if (maker && contains(maker) && steps_[step_of_[index_of(maker)]].makes_one()) {
       return true;
     }
   }
@@ -343,7 +342,7 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
   }
   if (contains(value.node)) {
     const Source source{false, step_of_[index_of(value.node)]};
-    if (operand.view() || (is_for_row_ && !steps_[source.index].makes_one)) {
+    if (operand.view() || (is_for_row_ && !steps_[source.index].makes_one())) {
       return std::nullopt;
     }
     return is_for_row_ ? source : spread(source);
@@ -396,7 +395,7 @@ std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
   for (GraphNode* node : nodes_) {
     if (is_read_outside(*node)) {
       Output& output = outputs.emplace_back(Output{node->output(0), {}, written_input(*node)});
-      output.is_for_row = steps_[step_of_[index_of(node)]].makes_one;
+      output.is_for_row = steps_[step_of_[index_of(node)]].makes_one();
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
         if (inputs_of_steps[step_of_[index_of(node)]][input]) {
           output.inputs.push_back(input);

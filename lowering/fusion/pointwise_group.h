@@ -81,8 +81,11 @@ class PointwiseGroup {
     uint8_t number = 0;                 // the first of them
     uint8_t num_numbers = 0;
     bool is_for_row = false;   // see Instruction
-    bool makes_one = false;    // the same
     uint32_t spread = kNoStep; // the step that spreads its result over the row
+
+    bool makes_one() const {
+      return is_for_row || kernels::reduces_rows(opcode);
+    }
   };
   static constexpr uint32_t kNoStep = UINT32_MAX;
 

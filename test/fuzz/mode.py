@@ -87,5 +87,7 @@ def _mixed(rng, number, trains):
     disabled = rng.choices(["", rng.choice(PASSES), ",".join(PASSES)], [5, 4, 1])[0]
     # Short programs must have the CPU's bits.
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
-    mode = replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=rng.choice([0, 0, 2, -1]))
-    return replace(mode, side_calls=rng.choice([0, 0, 100, -1]))
+    assemble_after, side_calls = rng.choice([0, 0, 2, -1]), rng.choice([0, 0, 100, -1])
+    return replace(
+        mode, disabled_passes=disabled, fusion=fusion, assemble_after=assemble_after, side_calls=side_calls
+    )

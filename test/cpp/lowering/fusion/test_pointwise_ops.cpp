@@ -79,5 +79,18 @@ TEST(PointwiseOps, FunctionsAreApart) {
   EXPECT_EQ(find_function(find_op("aten::neg"), {}), nullptr);
 }
 
+// A call's identity must tell apart the exponents that have instructions, and no others need to be.
+TEST(PointwiseOps, ExponentsWithAnInstructionDecideAboutACall) {
+  const ArgInfo& exponent = find_op("aten::pow.Tensor_Scalar").args()[1];
+  ASSERT_FALSE(exponent.decisive.empty());
+  for (int quarters = -16; quarters <= 16; ++quarters) {
+    const c10::IValue number = quarters * 0.25;
+    EXPECT_EQ(power_opcode(number).has_value(), exponent.decision(number) != 0) << number;
+  }
+  for (const double value : exponent.decisive) {
+    EXPECT_TRUE(power_opcode(value).has_value()) << value;
+  }
+}
+
 } // namespace
 } // namespace lazyplug
