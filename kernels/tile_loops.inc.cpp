@@ -177,12 +177,8 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   }
 }
 
-// The vectors of the CPU's kernels for this target.
-#if defined(__AVX512F__)
-constexpr int kCpuVectorBytes = 64;
-#else
+// The vectors of the CPU's kernel for sums, which has no variant for AVX-512.
 constexpr int kCpuVectorBytes = 32;
-#endif
 template <typename T>
 struct CpuVector {
   using Type [[gnu::vector_size(kCpuVectorBytes)]] = T;
