@@ -6,9 +6,9 @@
 
 namespace lazyplug {
 
-// The three largest of some tensors, by their numbers of elements. Those of a product of matrices of M x K and K x N have
-// MK, KN and MN: the square root of what these multiply to is the number of its multiplications. A guess for everything
-// else.
+// The three largest of some tensors, by their numbers of elements. Those of a product of matrices of M x K and K x N
+// have MK, KN and MN: the square root of what these multiply to is the number of its multiplications. A guess for
+// everything else.
 class ThreeLargest {
  public:
   void insert(double num_elements);

@@ -4,6 +4,7 @@
 #include "lowering/out_variants.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
+#include "lowering/product_kernel.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/tile_kernel.h"
 
@@ -118,6 +119,9 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
+  }
+  if (auto product = product_kernel(node, *op, geometries)) {
+    kernel.run = std::move(product);
   }
   if (const auto* variant = find_out_variant(*op)) {
     kernel.run_into = [variant](c10::Stack& stack) { variant->callBoxed(stack); };

@@ -1,0 +1,136 @@
+#include "kernels/product.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+namespace {
+
+template <typename T>
+using Gemm = void (*)(
+    const char* transpose_a,
+    const char* transpose_b,
+    const int* rows,
+    const int* columns,
+    const int* inner,
+    const T* alpha,
+    const T* a,
+    const int* leading_a,
+    const T* b,
+    const int* leading_b,
+    const T* beta,
+    T* result,
+    const int* leading_result);
+
+} // namespace
+
+// Not there if PyTorch has been built without BLAS.
+extern "C" {
+__attribute__((weak)) std::remove_pointer_t<Gemm<float>> sgemm_;
+__attribute__((weak)) std::remove_pointer_t<Gemm<double>> dgemm_;
+}
+
+namespace lazyplug::kernels {
+namespace {
+
+// On other processors PyTorch has more kernels than BLAS for these.
+template <typename T>
+Gemm<T> gemm() {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float>) {
+    return sgemm_;
+  } else {
+    return dgemm_;
+  }
+#else
+  return nullptr;
+#endif
+}
+
+bool has_gemm(c10::ScalarType dtype) {
+  return (dtype == c10::ScalarType::Float && gemm<float>()) || (dtype == c10::ScalarType::Double && gemm<double>());
+}
+
+bool fits(int64_t number) {
+  return number <= std::numeric_limits<int>::max();
+}
+
+Matrix transposed(const Matrix& matrix) {
+  return {matrix.columns, matrix.rows, matrix.column_stride, matrix.row_stride};
+}
+
+bool is_by_columns(const Matrix& result) {
+  return result.row_stride == 1 && (result.columns == 1 || result.column_stride >= result.rows);
+}
+
+} // namespace
+
+// A stride that says nothing, since there is only one row or column, may be anything.
+std::optional<Product::Operand>
+Product::operand(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
+  if (row_stride == 1 && column_stride >= rows && fits(column_stride)) {
+    return Operand{false, static_cast<int>(columns == 1 ? rows : column_stride)};
+  }
+  if (column_stride == 1 && row_stride >= columns && fits(row_stride)) {
+    return Operand{true, static_cast<int>(rows == 1 ? columns : row_stride)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
+  Product plan;
+  plan.dtype_ = dtype;
+  plan.is_swapped_ = !is_by_columns(result);
+  const Matrix first = plan.is_swapped_ ? transposed(b) : a;
+  const Matrix second = plan.is_swapped_ ? transposed(a) : b;
+  const Matrix made = plan.is_swapped_ ? transposed(result) : result;
+  const int64_t smallest = std::min({first.rows, first.columns, second.columns});
+  const int64_t largest = std::max({first.rows, first.columns, second.columns});
+  if (!has_gemm(dtype) || smallest == 0 || !fits(largest) || !is_by_columns(made) || !fits(made.column_stride) ||
+      first.columns != second.rows || made.rows != first.rows || made.columns != second.columns) {
+    return std::nullopt;
+  }
+  const auto first_operand = operand(first.rows, first.columns, first.row_stride, first.column_stride);
+  const auto second_operand = operand(second.rows, second.columns, second.row_stride, second.column_stride);
+  if (!first_operand || !second_operand) {
+    return std::nullopt;
+  }
+  plan.rows_ = static_cast<int>(first.rows);
+  plan.columns_ = static_cast<int>(second.columns);
+  plan.inner_ = static_cast<int>(first.columns);
+  plan.first_ = *first_operand;
+  plan.second_ = *second_operand;
+  plan.leading_ = static_cast<int>(made.columns == 1 ? made.rows : made.column_stride);
+  return plan;
+}
+
+template <typename T>
+void Product::call(T alpha, const void* a, const void* b, T beta, void* result) const {
+  if (is_swapped_) {
+    std::swap(a, b);
+  }
+  gemm<T>()(
+      first_.is_transposed ? "t" : "n",
+      second_.is_transposed ? "t" : "n",
+      &rows_,
+      &columns_,
+      &inner_,
+      &alpha,
+      static_cast<const T*>(a),
+      &first_.leading,
+      static_cast<const T*>(b),
+      &second_.leading,
+      &beta,
+      static_cast<T*>(result),
+      &leading_);
+}
+
+void Product::run(double alpha, const void* a, const void* b, double beta, void* result) const {
+  dtype_ == c10::ScalarType::Float ? call<float>(static_cast<float>(alpha), a, b, static_cast<float>(beta), result)
+                                   : call<double>(alpha, a, b, beta, result);
+}
+
+} // namespace lazyplug::kernels

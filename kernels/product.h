@@ -1,0 +1,50 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace lazyplug::kernels {
+
+// How a matrix lies; strides in elements.
+struct Matrix {
+  int64_t rows;
+  int64_t columns;
+  int64_t row_stride;
+  int64_t column_stride;
+};
+
+// A product of two matrices by the BLAS that PyTorch has been built with, which is called as PyTorch's own kernel calls
+// it, hence with its bits and its threads.
+class Product {
+ public:
+  // Nothing if PyTorch would copy a matrix first, or there is nothing to compute, or no such BLAS. For float32 and
+  // float64.
+  static std::optional<Product> plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
+
+  // result = alpha * a * b + beta * result. If beta is 0, what stands in the result is not read.
+  void run(double alpha, const void* a, const void* b, double beta, void* result) const;
+
+ private:
+  // As BLAS takes it: column by column, or transposed.
+  struct Operand {
+    bool is_transposed;
+    int leading; // the stride of its columns, or rows
+  };
+
+  static std::optional<Operand> operand(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride);
+  template <typename T>
+  void call(T alpha, const void* a, const void* b, T beta, void* result) const;
+
+  c10::ScalarType dtype_ = c10::ScalarType::Float;
+  bool is_swapped_ = false; // the transposed result is computed, of the transposed matrices
+  int rows_ = 0;            // of what is computed
+  int columns_ = 0;
+  int inner_ = 0;
+  Operand first_{};
+  Operand second_{};
+  int leading_ = 0; // of the result
+};
+
+} // namespace lazyplug::kernels
