@@ -30,6 +30,8 @@ struct Loops {
   Loop<T> of[kNumOpcodes];
   Load<T> loads[std::size(kMemoryDtypes)];
   void (*store_bool)(int64_t n, bool* out, const T* from);
+  // Of a matrix without gaps, row by row, of more than one row and column.
+  void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out);
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/activations.h"
+#include "kernels/cascade_sum.h"
 
 // MKL's, where the CPU's kernels use it. Not there: neither have they.
 #define LAZYPLUG_MKL(name) __attribute__((weak)) void vmd##name(int n, const double* a, double* out, long long mode);
@@ -177,84 +178,6 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   }
 }
 
-// The vectors of the CPU's kernel for sums, which has no variant for AVX-512.
-constexpr int kCpuVectorBytes = 32;
-template <typename T>
-struct CpuVector {
-  using Type [[gnu::vector_size(kCpuVectorBytes)]] = T;
-};
-
-// The last of four levels of partial sums, each of which takes up as many of the level below: what PyTorch's cascade
-// sum (ATen/native/cpu/SumKernel.cpp) makes of four columns of vectors. Below some 2^20 rows of them, `level_step`
-// is 16.
-template <typename T>
-void sum_vectors(const T* from, int64_t num_vectors, T* lanes) {
-  using V = typename CpuVector<T>::Type;
-  constexpr int kColumns = 4;
-  constexpr int kLevels = 4;
-  constexpr int64_t kLanes = sizeof(V) / sizeof(T);
-  constexpr int64_t kLevelPower = 4;
-  constexpr int64_t kLevelStep = 1 << kLevelPower;
-  const int64_t num_rows = num_vectors / kColumns;
-  const auto read = [from](int64_t index) {
-    V result;
-    std::memcpy(&result, from + index * kLanes, sizeof(V));
-    return result;
-  };
-  V sums[kLevels][kColumns] = {};
-  const auto add_row = [&](int64_t row) {
-    for (int column = 0; column < kColumns; ++column) {
-      sums[0][column] += read(row * kColumns + column);
-    }
-  };
-  int64_t row = 0;
-  while (row + kLevelStep <= num_rows) {
-    for (const int64_t end = row + kLevelStep; row < end; ++row) {
-      add_row(row);
-    }
-    for (int level = 1; level < kLevels; ++level) {
-      for (int column = 0; column < kColumns; ++column) {
-        sums[level][column] += sums[level - 1][column];
-        sums[level - 1][column] = V{};
-      }
-      if ((row & ((kLevelStep - 1) << (level * kLevelPower))) != 0) {
-        break;
-      }
-    }
-  }
-  for (; row < num_rows; ++row) {
-    add_row(row);
-  }
-  for (int level = 1; level < kLevels; ++level) {
-    for (int column = 0; column < kColumns; ++column) {
-      sums[0][column] += sums[level][column];
-    }
-  }
-  for (int64_t i = num_rows * kColumns; i < num_vectors; ++i) {
-    sums[0][0] += read(i);
-  }
-  for (int column = 1; column < kColumns; ++column) {
-    sums[0][0] += sums[0][column];
-  }
-  std::memcpy(lanes, &sums[0][0], sizeof(V));
-}
-
-// A row without gaps: the elements that fill no vector, then the lanes of the vectors' sum.
-template <typename T>
-T sum_row(int64_t n, const T* from) {
-  constexpr int64_t kLanes = kCpuVectorBytes / sizeof(T);
-  T lanes[kLanes];
-  sum_vectors(from, n / kLanes, lanes);
-  T sum = 0;
-  for (int64_t i = n / kLanes * kLanes; i < n; ++i) {
-    sum += from[i];
-  }
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    sum += lanes[lane];
-  }
-  return sum;
-}
-
 template <Opcode kOpcode, typename T>
 void row_loop(int64_t n, T* out, const T* a, const T* /*b*/, const T* /*c*/, T /*s*/, T /*t*/) {
   if constexpr (kOpcode == Opcode::kSpread) {
@@ -353,7 +276,8 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
        cast<T, int64_t>,
        cast<T, float>,
        cast<T, double>},
-      store_bool<T>};
+      store_bool<T>,
+      sum_columns<T>};
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "lowering/pointwise_kernel.h"
 #include "lowering/product_kernel.h"
 #include "lowering/runtime_ops.h"
+#include "lowering/sum_kernel.h"
 #include "lowering/tile_kernel.h"
 
 namespace lazyplug {
@@ -120,8 +121,10 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
-  if (auto product = product_kernel(node, *op, geometries)) {
-    kernel.run = std::move(product);
+  for (const auto& find : {product_kernel, sum_kernel}) {
+    if (auto run = find(node, *op, geometries)) {
+      kernel.run = std::move(run);
+    }
   }
   if (const auto* variant = find_out_variant(*op)) {
     kernel.run_into = [variant](c10::Stack& stack) { variant->callBoxed(stack); };

@@ -1,0 +1,37 @@
+#include "kernels/sums.h"
+
+#include "kernels/tile_loops.h"
+
+namespace lazyplug::kernels {
+namespace {
+
+template <typename T>
+void sum_rows(const Reduction& reduction, const T* from, T* out) {
+  const auto opcode = static_cast<size_t>(reduction.is_mean ? Opcode::kRowMean : Opcode::kRowSum);
+  for (int64_t row = 0; row < reduction.outer; ++row) {
+    loops<T>().of[opcode](reduction.reduced, out + row, from + row * reduction.reduced, nullptr, nullptr, 0, 0);
+  }
+}
+
+template <typename T>
+void sum_columns(const Reduction& reduction, const T* from, T* out) {
+  loops<T>().sum_columns(reduction.reduced, reduction.inner, from, out);
+  for (int64_t i = 0; i < reduction.inner && reduction.is_mean; ++i) {
+    out[i] /= static_cast<T>(reduction.reduced);
+  }
+}
+
+template <typename T>
+void reduce(const Reduction& reduction, const void* from, void* out) {
+  const auto* elements = static_cast<const T*>(from);
+  reduction.inner == 1 ? sum_rows<T>(reduction, elements, static_cast<T*>(out))
+                       : sum_columns<T>(reduction, elements, static_cast<T*>(out));
+}
+
+} // namespace
+
+void reduce(const Reduction& reduction, c10::ScalarType dtype, const void* from, void* out) {
+  dtype == c10::ScalarType::Float ? reduce<float>(reduction, from, out) : reduce<double>(reduction, from, out);
+}
+
+} // namespace lazyplug::kernels
