@@ -195,7 +195,9 @@ void StepPlans::note_duration(Step& step, double seconds) {
       num_trials >= kClearTrials && (are_below(step.cut, step.whole) || are_below(step.whole, step.cut));
   if (is_clear || num_trials >= kTrials) {
     const double whole = median(step.whole);
-    settle(step, median(step.cut) < whole - least_saving(whole) / 2);
+    const double gain = whole - median(step.cut);
+    const double margin = least_saving(whole) / 2;
+    settle(step, gain > (step.is_cut ? -margin : margin));
   } else if (step.seen > 8 * kTrials) {
     settle(step, step.is_cut); // another step's cuts, which begins with the same ops, leave it no choice
   }

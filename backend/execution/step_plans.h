@@ -39,7 +39,8 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
 // is on trial: cut and whole by turns, and it stays cut only if that has indeed
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
-// so there are a few more trials, ever later. Where it is cut is planned twice at
+// so there are a few more trials, ever later, in which what is to be changed must
+// be slower, and not only no faster. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for
 // it are few: a long step, which may be an epoch, once, as soon as it has come.
 // A step that is a small part of what is recorded is not planned. Counters:
@@ -53,8 +54,8 @@ class StepPlans {
   using Clock = std::function<double()>; // seconds
 
   static constexpr size_t kTimed = 2;       // steps whose ops are timed before they are planned
-  static constexpr size_t kTrials = 5;      // of a step whole, and of it cut
-  static constexpr size_t kClearTrials = 3; // are enough if none contradicts
+  static constexpr size_t kTrials = 9;      // of a step whole, and of it cut
+  static constexpr size_t kClearTrials = 4; // are enough if none contradicts
   static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
   static constexpr size_t kMaxSteps = 256;  // further ones are never cut
   static constexpr size_t kMaxTimedOps = 4096;

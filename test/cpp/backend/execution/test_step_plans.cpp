@@ -91,7 +91,7 @@ class StepPlansTest : public testing::Test {
   static constexpr double kKernels = 3e-3;
   // When a step has been timed, and has been on trial.
   static constexpr size_t kPlanned = StepPlans::kWarmUps + StepPlans::kTimed;
-  static constexpr size_t kSettled = kPlanned + 13;
+  static constexpr size_t kSettled = kPlanned + 21;
   static constexpr size_t kUnclear = 8; // more, if it is neither faster nor slower
   double now_ = 100;
   bool may_overlap_ = true;
@@ -130,6 +130,13 @@ TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
   run_steps(StepPlans::kRetrials[1] + kSettled, 1, /*cut_gain=*/-1);
   EXPECT_EQ(run_step(1), 0);
   EXPECT_EQ(settled("StepsReplanned"), before + 2);
+}
+
+TEST_F(StepPlansTest, LaterTrialsChangeNothingThatIsAsGood) {
+  const size_t cuts = run_steps(kSettled, 1);
+  EXPECT_GT(cuts, 0);
+  run_steps(StepPlans::kRetrials[0] + kSettled + kUnclear, 1, /*cut_gain=*/0);
+  EXPECT_EQ(run_step(1), cuts);
 }
 
 TEST_F(StepPlansTest, TrialsAreFew) {
