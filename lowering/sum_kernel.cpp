@@ -32,7 +32,7 @@ bool names_dtype(const JitNode& node) {
 // Which dimensions are added up; nothing if nobody knows.
 std::optional<std::vector<bool>> reduced_dims(const JitNode& node, size_t num_dims) {
   constexpr size_t kNumInputsWithDims = 4;
-  if (node.inputs().size() != kNumInputsWithDims) {
+  if (node.inputs().size() != kNumInputsWithDims || num_dims == 0) { // of a number, dimension 0 is one, too
     return std::vector<bool>(num_dims, true);
   }
   const auto constant = torch::jit::toIValue(node.input(1));

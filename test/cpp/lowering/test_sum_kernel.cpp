@@ -74,6 +74,7 @@ TEST_F(SumKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({3, 4, 5}), {std::vector<int64_t>{1}, false, kNone}));
   EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({3, 4, 5}), {std::vector<int64_t>{0, 2}, false, kNone}));
   EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({3, 1}), {last, false, kNone})) << "adds nothing up";
+  EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({}), {last, false, kNone})) << "nor does that";
   EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({3, 4}).t(), {last, false, kNone}));
   EXPECT_FALSE(kernel_of("aten::sum", "", at::randn({3, 0}), {kNone}));
   EXPECT_FALSE(kernel_of("aten::sum", "", at::ones({3, 4}, at::kLong), {kNone}));
