@@ -55,12 +55,9 @@ bool is_cheap(Opcode opcode) {
     case Opcode::kGeluBackward:
     case Opcode::kGeluTanhBackward:
     case Opcode::kSoftplusBackward:
-    case Opcode::kRowSum:
-    case Opcode::kRowMean:
-    case Opcode::kSpread:
       return false;
     default:
-      return true;
+      return !is_about_rows(opcode);
   }
 }
 

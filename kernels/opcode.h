@@ -74,6 +74,11 @@ enum class Opcode : uint8_t {
   kRowSum,  // of a
   kRowMean, // the same, divided by their number
   kSpread,  // the first of a, for each element
+  // Functions of a row, to as many elements. They round the same for each target.
+  kSoftmax,
+  kLogSoftmax,
+  kSoftmaxBackward,    // a is the gradient of the result, b the result
+  kLogSoftmaxBackward, // likewise
 };
 
 struct OpcodeTraits {
@@ -143,6 +148,10 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kRowSum, "row_sum", 1, 0},
     {Opcode::kRowMean, "row_mean", 1, 0},
     {Opcode::kSpread, "spread", 1, 0},
+    {Opcode::kSoftmax, "softmax", 1, 0},
+    {Opcode::kLogSoftmax, "log_softmax", 1, 0},
+    {Opcode::kSoftmaxBackward, "softmax_backward", 2, 0},
+    {Opcode::kLogSoftmaxBackward, "log_softmax_backward", 2, 0},
 });
 constexpr size_t kNumOpcodes = kOpcodes.size();
 
@@ -160,6 +169,14 @@ constexpr const OpcodeTraits& traits(Opcode opcode) {
   return kOpcodes[static_cast<size_t>(opcode)];
 }
 
+// Whether it is applied to one row at a time.
+constexpr bool is_about_rows(Opcode opcode) {
+  return opcode >= Opcode::kRowSum;
+}
+// Whether it reads but one element of this input for each row.
+constexpr bool reads_one(Opcode opcode, size_t /*input*/) {
+  return opcode == Opcode::kSpread;
+}
 constexpr bool reduces_rows(Opcode opcode) {
   return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean;
 }

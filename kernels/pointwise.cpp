@@ -63,7 +63,7 @@ class Part {
         numbers_(numbers),
         assembly_(assembly),
         row_length_(program.has_rows() ? space.row_length() : 0),
-        tile_(program, row_length_ != 0 ? row_length_ : Tile<T>::kMaxSize) {
+        tile_(program, std::max(row_length_, Tile<T>::kMaxSize), row_length_) {
     TORCH_INTERNAL_ASSERT(row_length_ <= tile_.size);
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
@@ -87,7 +87,7 @@ class Part {
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
     if (row_length_ != 0) {
-      return row_length_;
+      return std::max(std::min(tile_.size, Tile<T>::kMaxSize) / row_length_, int64_t{1}) * row_length_;
     }
     const int64_t row = space_.shortest_run();
     return row < kLongRow ? tile_.size : std::min(tile_.size, row - first % row);
@@ -104,7 +104,7 @@ class Part {
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       if (memory_[i].data && !is_computed_in_place(i)) {
         auto* out = static_cast<bool*>(memory_[i].data) + place(i, first);
-        kernels::loops<T>().store_bool(makes_one_[i] ? 1 : n, out, tile_.own(i));
+        kernels::loops<T>().store_bool(makes_one_[i] ? n / row_length_ : n, out, tile_.own(i));
       }
     }
   }

@@ -37,16 +37,16 @@ struct Operands {
   c10::SmallVector<at::Tensor, 2> tensors;
   c10::SmallVector<double, 2> numbers;
 
-  bool add(char kind, const c10::IValue& argument) {
-    if (kind == 't' && is_computable(argument, tensors.empty() ? nullptr : tensors[0].unsafeGetTensorImpl())) {
+  bool add(char arg, const c10::IValue& argument) {
+    if (arg == 't' && is_computable(argument, tensors.empty() ? nullptr : tensors[0].unsafeGetTensorImpl())) {
       tensors.push_back(argument.toTensor());
       return true;
     }
-    if (kind == 's' && (argument.isDouble() || argument.isInt())) {
+    if (arg == 's' && (argument.isDouble() || argument.isInt())) {
       numbers.push_back(argument.toScalar().toDouble());
       return true;
     }
-    return kind == '-';
+    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, tensors[0].sizes().size()));
   }
 };
 
@@ -97,7 +97,9 @@ std::optional<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) 
       return std::nullopt;
     }
   }
-  return compute(row.opcode, operands);
+  const at::Tensor& first = operands.tensors[0];
+  return takes_rows(row, first.sizes(), first.strides()) ? std::optional<c10::IValue>(compute(row.opcode, operands))
+                                                         : std::nullopt;
 }
 
 } // namespace

@@ -72,9 +72,10 @@ std::string_view variant_of(const Signature& signature) {
 }
 
 // See find_function(). What writes is not computed here, nor what a pass has made of it.
-bool is_computed_here(const GraphNode& node) {
+bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
   const Geometry& result = node.layout_of(0);
-  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float) {
+  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float ||
+      !takes_rows(function, result.sizes, result.strides)) {
     return false;
   }
   for (size_t i = 0; i < node.num_operands(); ++i) {
@@ -88,16 +89,6 @@ bool is_computed_here(const GraphNode& node) {
     }
   }
   return true;
-}
-
-// Of the arguments of a row of the table, see PointwiseOp.
-bool is_expected(const c10::IValue& constant, char arg, size_t num_dims) {
-  const auto last = static_cast<int64_t>(num_dims) - 1;
-  if (arg == 'd') {
-    const auto dims = constant.isIntList() ? constant.toIntVector() : std::vector<int64_t>();
-    return dims.size() == 1 && (dims[0] == -1 || dims[0] == last);
-  }
-  return arg == 'k' ? constant.isBool() && constant.toBool() : arg == '-';
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -120,7 +111,8 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
   const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
-  return function && makes_one_value(node) && is_computed_here(node) ? function : find_pointwise_op(node.op());
+  return function && makes_one_value(node) && is_computed_here(node, *function) ? function
+                                                                                : find_pointwise_op(node.op());
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -154,15 +146,15 @@ bool PointwiseGroup::add(GraphNode& node) {
 
 // Rows must fit into a tile.
 bool PointwiseGroup::fits() const {
-  constexpr int64_t kRounding = 16; // elements
   if (inputs_.size() + steps_.size() > kernels::kMaxSlots) {
     return false;
   }
   if (!has_rows_) {
     return true;
   }
-  const auto slot_bytes = static_cast<size_t>(layout_.sizes.back() + kRounding) * c10::elementSize(layout_.dtype);
-  return program(outputs()).num_slots * slot_bytes <= kernels::kTileBytes;
+  constexpr size_t kAlignment = 64;
+  const size_t row_bytes = static_cast<size_t>(layout_.sizes.back()) * c10::elementSize(layout_.dtype);
+  return program(outputs()).num_slots * ((row_bytes + kAlignment - 1) / kAlignment * kAlignment) <= kernels::kTileBytes;
 }
 
 uint32_t PointwiseGroup::add_step(Step step) {
@@ -209,7 +201,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (rounds_by_place(step)) {
     return false;
   }
-  has_rows_ |= kernels::reduces_rows(step.opcode);
+  has_rows_ |= kernels::is_about_rows(step.opcode);
   add_step(std::move(step));
   return true;
 }
