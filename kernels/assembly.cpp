@@ -384,6 +384,9 @@ class RunWriter {
         code_.vmovaps(out, a);
         return code_.vfmadd231ps(out, product, c);
       }
+      case Opcode::kMulAdd:
+        code_.vmovaps(out, c);
+        return code_.vfmadd231ps(out, a, b);
       case Opcode::kAddcdiv:
         code_.vmulps(out, d, b);
         code_.vdivps(out, out, c);

@@ -25,6 +25,7 @@ enum class Opcode : uint8_t {
   kMul,        // a * b
   kDiv,        // a / b
   kAddcmul,    // a + s * b * c
+  kMulAdd,     // a * b + c, rounded once where the target can
   kAddcdiv,    // a + s * b / c
   // The sign of the CPU's zero depends on the element's place in these three, if s is 1 and b is -0, and if a and b are
   // two zeros. Here it does not.
@@ -79,6 +80,9 @@ enum class Opcode : uint8_t {
   kLogSoftmax,
   kSoftmaxBackward,    // a is the gradient of the result, b the result
   kLogSoftmaxBackward, // likewise
+  // Of a row a, and what has been made of it: one element each.
+  kRowRstd,   // 1 / sqrt(the mean of (a - b)^2, b its mean, + s), to one element
+  kNormalize, // (a - b) * c
 };
 
 struct OpcodeTraits {
@@ -104,6 +108,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kMul, "mul", 2, 0},
     {Opcode::kDiv, "div", 2, 0},
     {Opcode::kAddcmul, "addcmul", 3, 1},
+    {Opcode::kMulAdd, "mul_add", 3, 0},
     {Opcode::kAddcdiv, "addcdiv", 3, 1},
     {Opcode::kLerp, "lerp", 2, 1},
     {Opcode::kMaximum, "maximum", 2, 0},
@@ -152,6 +157,8 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kLogSoftmax, "log_softmax", 1, 0},
     {Opcode::kSoftmaxBackward, "softmax_backward", 2, 0},
     {Opcode::kLogSoftmaxBackward, "log_softmax_backward", 2, 0},
+    {Opcode::kRowRstd, "row_rstd", 2, 1},
+    {Opcode::kNormalize, "normalize", 3, 0},
 });
 constexpr size_t kNumOpcodes = kOpcodes.size();
 
@@ -174,11 +181,12 @@ constexpr bool is_about_rows(Opcode opcode) {
   return opcode >= Opcode::kRowSum;
 }
 // Whether it reads but one element of this input for each row.
-constexpr bool reads_one(Opcode opcode, size_t /*input*/) {
-  return opcode == Opcode::kSpread;
+constexpr bool reads_one(Opcode opcode, size_t input) {
+  const bool may_follow = opcode == Opcode::kRowRstd || opcode == Opcode::kNormalize;
+  return opcode == Opcode::kSpread || (may_follow && input > 0);
 }
 constexpr bool reduces_rows(Opcode opcode) {
-  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean;
+  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kRowRstd;
 }
 
 } // namespace lazyplug::kernels

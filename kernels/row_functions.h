@@ -177,5 +177,26 @@ void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result)
   });
 }
 
+// The result may be where `mean` points to.
+template <typename T>
+T rstd(int64_t n, const T* a, T mean, T epsilon) {
+  using V = VectorOf<T>;
+  const V rest = broadcast<V>(mean);
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    const V distance = access.load(a + i, rest) - rest;
+    sums.of[column] = multiply_add(distance, distance, sums.of[column]);
+  });
+  return T(1) / std::sqrt(fold_sum(sums)[0] / static_cast<T>(n) + epsilon);
+}
+
+template <typename T>
+void normalize(int64_t n, T* out, const T* a, T mean, T rstd) {
+  using V = VectorOf<T>;
+  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+    access.store((access.load(a + i) - mean) * rstd, out + i);
+  });
+}
+
 } // namespace
 } // namespace lazyplug::kernels::LAZYPLUG_TARGET

@@ -66,6 +66,8 @@ V apply(V a, V b, V c, V s, V t) {
       return a / b;
     case Opcode::kAddcmul:
       return multiply_add(s * b, c, a);
+    case Opcode::kMulAdd:
+      return multiply_add(a, b, c);
     case Opcode::kAddcdiv:
       return a + s * b / c;
     case Opcode::kLerp:
@@ -155,6 +157,8 @@ V apply(V a, V b, V c, V s, V t) {
     case Opcode::kLogSoftmax:
     case Opcode::kSoftmaxBackward:
     case Opcode::kLogSoftmaxBackward:
+    case Opcode::kRowRstd:
+    case Opcode::kNormalize:
       break; // loops of their own
   }
   __builtin_unreachable();
@@ -261,7 +265,7 @@ T sum_row(int64_t n, const T* from) {
 }
 
 template <Opcode kOpcode, typename T>
-void compute_row(int64_t n, T* out, const T* a, const T* b, const T* /*c*/, T /*s*/) {
+void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
   switch (kOpcode) {
     case Opcode::kRowSum:
       out[0] = sum_row(n, a);
@@ -284,17 +288,24 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* /*c*/, T /*
     case Opcode::kLogSoftmaxBackward:
       log_softmax_backward(n, out, a, b);
       break;
+    case Opcode::kRowRstd:
+      out[0] = rstd(n, a, b[0], s);
+      break;
+    case Opcode::kNormalize:
+      normalize(n, out, a, b[0], c[0]);
+      break;
     default:
       __builtin_unreachable();
   }
 }
 
-// Slots may be the same: what spreads one element over a row begins at the end, where nobody reads any more.
+// Slots may be the same: what makes a row of one element begins at the end, where nobody reads any more.
 template <Opcode kOpcode, typename T>
 void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T /*t*/) {
+  constexpr bool kIsBackward = !reduces_rows(kOpcode) && (reads_one(kOpcode, 0) || reads_one(kOpcode, 1));
   const auto step = [n](size_t input) { return reads_one(kOpcode, input) ? 1 : n; };
   for (int64_t i = 0; i < num_rows; ++i) {
-    const int64_t row = reads_one(kOpcode, 0) ? num_rows - 1 - i : i;
+    const int64_t row = kIsBackward ? num_rows - 1 - i : i;
     T* result = out + row * (reduces_rows(kOpcode) ? 1 : n);
     compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2), s);
   }
