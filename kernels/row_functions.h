@@ -135,19 +135,35 @@ void softmax(int64_t n, T* out, const T* a) {
   });
 }
 
+// Of several rows, so that there is one logarithm for many of them.
 template <typename T>
-void log_softmax(int64_t n, T* out, const T* a) {
+void log_softmax(int64_t num_rows, int64_t n, T* out, const T* a) {
   using V = VectorOf<T>;
-  const V largest = largest_of(n, a);
+  constexpr int64_t kBlock = kNumLanes<V>;
   const V rest = broadcast<V>(kLowest);
-  Partials<V> sums(0);
-  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    sums.of[column] += exp(access.load(a + i, rest) - largest);
-  });
-  const V logarithm = log(fold_sum(sums));
-  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-    access.store(access.load(a + i) - largest - logarithm, out + i);
-  });
+  for (int64_t first = 0; first < num_rows; first += kBlock) {
+    const int64_t end = num_rows - first < kBlock ? num_rows : first + kBlock;
+    T largest[kBlock];
+    T logarithms[kBlock] = {};
+    for (int64_t row = first; row < end; ++row) {
+      const T* from = a + row * n;
+      const V top = largest_of(n, from);
+      Partials<V> sums(0);
+      visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+        sums.of[column] += exp(access.load(from + i, rest) - top);
+      });
+      largest[row - first] = top[0];
+      logarithms[row - first] = fold_sum(sums)[0];
+    }
+    store(log(load<V>(logarithms)), logarithms);
+    for (int64_t row = first; row < end; ++row) {
+      const V top = broadcast<V>(largest[row - first]);
+      const V logarithm = broadcast<V>(logarithms[row - first]);
+      visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+        access.store(access.load(a + row * n + i) - top - logarithm, out + row * n + i);
+      });
+    }
+  }
 }
 
 template <typename T>
@@ -177,7 +193,24 @@ void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result)
   });
 }
 
-// The result may be where `mean` points to.
+template <typename V>
+V sum_of(int64_t n, const Element<V>* a, V guess) {
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    sums.of[column] += access.load(a + i, guess) - guess;
+  });
+  return fold_sum(sums);
+}
+
+// Summed up as distances from the mean of the first elements, which are small.
+template <typename T>
+T center(int64_t n, const T* a) {
+  using V = VectorOf<T>;
+  const int64_t num_first = n < kPartials ? n : kPartials;
+  const V guess = sum_of(num_first, a, V{}) / static_cast<T>(num_first);
+  return (guess + sum_of(n, a, guess) / static_cast<T>(n))[0];
+}
+
 template <typename T>
 T rstd(int64_t n, const T* a, T mean, T epsilon) {
   using V = VectorOf<T>;

@@ -29,6 +29,11 @@ struct Tile {
     return &elements[slot * size];
   }
 
+  // As many rows as half of the tile has room for, or one.
+  static int64_t rows_wanted(const Program& program, int64_t row_length) {
+    return std::max(std::max(kMaxSize, kCapacity / 2 / program.num_slots) / row_length, int64_t{1});
+  }
+
   static constexpr int64_t kMaxSize = 512;
   static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
   static constexpr int64_t kAlignment = 64 / sizeof(T);

@@ -157,6 +157,7 @@ V apply(V a, V b, V c, V s, V t) {
     case Opcode::kLogSoftmax:
     case Opcode::kSoftmaxBackward:
     case Opcode::kLogSoftmaxBackward:
+    case Opcode::kRowCenter:
     case Opcode::kRowRstd:
     case Opcode::kNormalize:
       break; // loops of their own
@@ -279,14 +280,14 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
     case Opcode::kSoftmax:
       softmax(n, out, a);
       break;
-    case Opcode::kLogSoftmax:
-      log_softmax(n, out, a);
-      break;
     case Opcode::kSoftmaxBackward:
       softmax_backward(n, out, a, b);
       break;
     case Opcode::kLogSoftmaxBackward:
       log_softmax_backward(n, out, a, b);
+      break;
+    case Opcode::kRowCenter:
+      out[0] = center(n, a);
       break;
     case Opcode::kRowRstd:
       out[0] = rstd(n, a, b[0], s);
@@ -302,6 +303,9 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
 // Slots may be the same: what makes a row of one element begins at the end, where nobody reads any more.
 template <Opcode kOpcode, typename T>
 void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T /*t*/) {
+  if constexpr (kOpcode == Opcode::kLogSoftmax) {
+    return log_softmax(num_rows, n, out, a);
+  }
   constexpr bool kIsBackward = !reduces_rows(kOpcode) && (reads_one(kOpcode, 0) || reads_one(kOpcode, 1));
   const auto step = [n](size_t input) { return reads_one(kOpcode, input) ? 1 : n; };
   for (int64_t i = 0; i < num_rows; ++i) {

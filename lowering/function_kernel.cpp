@@ -80,10 +80,7 @@ struct Operands {
 };
 
 // The slots are the operands, then the results.
-void run(
-    std::vector<kernels::Instruction> instructions,
-    const Operands& operands,
-    c10::ArrayRef<at::Tensor> results) {
+void run(std::vector<kernels::Instruction> instructions, const Operands& operands, c10::ArrayRef<at::Tensor> results) {
   const auto num_slots = static_cast<uint8_t>(operands.tensors.size() + results.size());
   const kernels::Program program{
       at::kFloat,
@@ -131,7 +128,7 @@ std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
   const auto result = static_cast<Slot>(operands.tensors.size());
   std::vector<Instruction> instructions;
   const auto add = [&](Opcode opcode, std::initializer_list<Slot> sources) {
-    const auto makes = opcode == Opcode::kRowMean ? result + 1 : opcode == Opcode::kRowRstd ? result + 2 : result;
+    const auto makes = opcode == Opcode::kRowCenter ? result + 1 : opcode == Opcode::kRowRstd ? result + 2 : result;
     Instruction& next = instructions.emplace_back(Instruction{opcode, static_cast<Slot>(makes)});
     std::copy(sources.begin(), sources.end(), next.inputs);
     return next.out;

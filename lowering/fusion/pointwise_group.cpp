@@ -156,7 +156,7 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
   const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
   return function && makes_values(node, *function) && is_computed_here(node, *function) ? function
-                                                                                : find_pointwise_op(node.op());
+                                                                                        : find_pointwise_op(node.op());
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -229,11 +229,11 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
     const auto kind = signature.args[i].kind;
-    const bool is_bound = kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
-                          : kind == ArgBinding::Kind::kScalar
-                              ? add_number(node.scalars()[scalar++], op.args[i], step)
-                              : kind == ArgBinding::Kind::kConstant &&
-                                    is_expected(signature.args[i].constant, op.args[i], layout_.sizes);
+    const bool is_bound =
+        kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
+        : kind == ArgBinding::Kind::kScalar
+            ? add_number(node.scalars()[scalar++], op.args[i], step)
+            : kind == ArgBinding::Kind::kConstant && is_expected(signature.args[i].constant, op.args[i], layout_.sizes);
     if (!is_bound) {
       return false;
     }

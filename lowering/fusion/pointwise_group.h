@@ -80,9 +80,9 @@ class PointwiseGroup {
     c10::SmallVector<Source, 1> unread; // sources whose values do not matter
     uint8_t number = 0;                 // the first of them
     uint8_t num_numbers = 0;
-    bool is_for_row = false;       // see Instruction
-    uint32_t place_of = kNoStep;   // the only step that reads what this one makes, and may put its result there
-    uint32_t spread = kNoStep; // the step that spreads its result over the row
+    bool is_for_row = false;     // see Instruction
+    uint32_t place_of = kNoStep; // the only step that reads what this one makes, and may put its result there
+    uint32_t spread = kNoStep;   // the step that spreads its result over the row
 
     bool makes_one() const {
       return is_for_row || kernels::reduces_rows(opcode);

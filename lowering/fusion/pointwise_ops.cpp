@@ -75,7 +75,6 @@ constexpr bool kAvx512 = true;
 // Of rows. Alone, a gradient with its two inputs fills a tile with the longest, and so does a layer norm, which needs
 // six slots.
 constexpr int64_t kMinRow = 2;
-constexpr int64_t kMinLogRow = 96;
 constexpr int64_t kMinNormRow = 64;
 constexpr int64_t kMaxRow = 4096;
 constexpr int64_t kMaxNormRow = 2048;
@@ -108,7 +107,7 @@ constexpr PointwiseOp kFunctions[] = {
     {"aten::softplus", "", Opcode::kSoftplus, "tss", Kind::kFunction},
     {"aten::softplus_backward", "", Opcode::kSoftplusBackward, "ttss", Kind::kFunction},
     rows_of("aten::_softmax", Opcode::kSoftmax, "tdf", kMinRow, kMaxRow),
-    rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinLogRow, kMaxRow),
+    rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinRow, kMaxRow),
     rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
     rows_of("aten::_log_softmax_backward_data", Opcode::kLogSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
     rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow),

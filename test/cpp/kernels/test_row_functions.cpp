@@ -22,6 +22,8 @@ const Loops<T>& loops();
 
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 // One instruction on whole rows.
 void run_rows(Opcode opcode, const std::vector<at::Tensor>& inputs, const at::Tensor& out) {
   const auto num_inputs = static_cast<uint8_t>(inputs.size());
@@ -165,12 +167,97 @@ INSTANTIATE_TEST_SUITE_P(Opcodes, RowFunctions, testing::ValuesIn(kFunctions), [
   return traits(info.param.opcode).name;
 });
 
+// The instructions that make a layer norm; its results: the mean, 1 / the deviation, and what is normalized.
+std::vector<at::Tensor> layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto program = parse(
+      "f32 memory 6 slots 6 numbers 1 3 = row_center 0 ; 4 = row_rstd 0 3 0 ; 5 = normalize 0 3 4 ; 5 = mul_add 5 1 2 "
+      ";");
+  at::Tensor mean = at::empty({x.size(0), 1});
+  std::vector<at::Tensor> results{mean, at::empty_like(mean), at::empty_like(x)};
+  std::vector<Memory> memory;
+  for (const auto& tensors : {std::vector<at::Tensor>{x, weight, bias}, results}) {
+    for (const at::Tensor& tensor : tensors) {
+      memory.push_back({tensor.data_ptr(), at::kFloat});
+    }
+  }
+  const std::vector<PointwiseSpace::Input> places{{0, {x.size(1), 1}}, {0, {0, 1}}, {0, {0, 1}}};
+  const double epsilon = 1e-5;
+  run(*program, PointwiseSpace(x.sizes(), x.strides(), places), memory, &epsilon);
+  return results;
+}
+
+TEST(LayerNorm, IsNoLessExactThanEagers) {
+  at::manual_seed(3);
+  for (const int64_t n : {2, 15, 64, 100, 768, 2048}) {
+    for (const double offset : {0, 5, 1000}) {
+      const at::Tensor x = at::randn({50, n}).add(offset);
+      const at::Tensor weight = at::randn({n});
+      const at::Tensor bias = at::randn({n});
+      const auto ours = layer_norm(x, weight, bias);
+      const auto eager = at::native_layer_norm(x, {n}, weight, bias, 1e-5);
+      const auto exact =
+          at::native_layer_norm(x.to(at::kDouble), {n}, weight.to(at::kDouble), bias.to(at::kDouble), 1e-5);
+      const auto expect_good = [&](const at::Tensor& actual, const at::Tensor& other, const at::Tensor& right) {
+        const auto error = [&](const at::Tensor& a) { return (a - right).abs().max().item<double>(); };
+        const double ulp = 0x1p-24 * std::max(1.0, right.abs().max().item<double>());
+        EXPECT_LE(error(actual), std::max(2 * error(other), 2 * ulp)) << n << " " << offset;
+      };
+      expect_good(ours[0], std::get<1>(eager), std::get<1>(exact));
+      expect_good(ours[1], std::get<2>(eager), std::get<2>(exact));
+      expect_good(ours[2], std::get<0>(eager), std::get<0>(exact));
+    }
+  }
+}
+
+TEST(LayerNorm, OfUnusualNumbersIsEagers) {
+  for (const double unusual : {double(kInfinity), -double(kInfinity), double(NAN), 3e38, 1e-42}) {
+    const at::Tensor x = at::randn({3, 70});
+    x[1][33] = unusual;
+    const at::Tensor one = at::ones({70});
+    const auto ours = layer_norm(x, one, one);
+    const auto eager = at::native_layer_norm(x, {70}, one, one, 1e-5);
+    EXPECT_TRUE(at::allclose(ours[2], std::get<0>(eager), 1e-5, 1e-5, true)) << unusual;
+  }
+  const auto same = layer_norm(at::full({2, 70}, 3.25F), at::ones({70}), at::zeros({70}));
+  EXPECT_TRUE(same[2].eq(0).all().item<bool>());
+}
+
+TEST(LayerNorm, MayBeWrittenOverItsInput) {
+  const at::Tensor x = at::randn({37, 100});
+  const at::Tensor mean = at::empty({37, 1});
+  const at::Tensor expected = x.clone();
+  const auto program =
+      parse("f32 memory 2 slots 4 numbers 1 2 = row_center 0 ; 3 = row_rstd 0 2 0 ; 1 = normalize 0 2 3 ;");
+  const PointwiseSpace space(x.sizes(), x.strides(), std::vector<PointwiseSpace::Input>{{0, {100, 1}}});
+  const double epsilon = 1e-5;
+  run(*program, space, std::vector<Memory>{{x.data_ptr(), at::kFloat}, {expected.data_ptr(), at::kFloat}}, &epsilon);
+  run(*program, space, std::vector<Memory>{{x.data_ptr(), at::kFloat}, {x.data_ptr(), at::kFloat}}, &epsilon);
+  EXPECT_TRUE(same_bits(x, expected));
+}
+
+// A row's slot may be that of the elements it is made of, and theirs that of a row.
+TEST(LayerNorm, SlotsMayBeUsedAgain) {
+  const at::Tensor x = at::randn({40, 64});
+  const auto ours = layer_norm(x, at::ones({64}), at::zeros({64}));
+  const auto program = parse(
+      "f32 memory 2 slots 5 numbers 1 2 = copy 0 ; 2 = row_center 2 ; 3 = row_rstd 0 2 0 ; 3 = normalize 0 2 3 ; 1 = "
+      "copy 3 ;");
+  const auto spread = parse("f32 memory 2 slots 4 numbers 1 2 = row_center 0 ; 2 = spread 2 ; 1 = copy 2 ;");
+  const at::Tensor out = at::empty_like(x);
+  const PointwiseSpace space(x.sizes(), x.strides(), std::vector<PointwiseSpace::Input>{{0, {64, 1}}});
+  const double epsilon = 1e-5;
+  const std::vector<Memory> memory{{x.data_ptr(), at::kFloat}, {out.data_ptr(), at::kFloat}};
+  run(*program, space, memory, &epsilon);
+  EXPECT_TRUE(at::equal(out, ours[2]));
+  run(*spread, space, memory, &epsilon);
+  EXPECT_TRUE(at::equal(out, ours[0].expand_as(out)));
+}
+
 TEST(Softmax, OfUnusualNumbersIsEagers) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const int64_t n : {3, 16, 40, 100}) {
     for (const int64_t place : {int64_t{0}, n / 2, n - 1}) {
-      for (const float unusual : {kInf, -kInf, NAN, 3e38F, -3e38F, 1e-42F}) {
-        for (const float others : {0.0F, 1.5F, -kInf, -1e-41F, -3e38F}) {
+      for (const float unusual : {kInfinity, -kInfinity, NAN, 3e38F, -3e38F, 1e-42F}) {
+        for (const float others : {0.0F, 1.5F, -kInfinity, -1e-41F, -3e38F}) {
           const at::Tensor x = at::full({2, n}, others);
           x[1][place] = unusual;
           EXPECT_TRUE(at::allclose(run_rows(Opcode::kSoftmax, {x}), x.softmax(-1), 1e-6, 1e-7, true))
