@@ -45,6 +45,11 @@ def are_ours(name):
     return torch.backends.cpu.get_cpu_capability() == "AVX512" or name not in NOT_ALWAYS
 
 
+needs_vectors = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"), reason="there are no functions of our own"
+)
+
+
 @pytest.fixture(autouse=True)
 def functions():
     finish_everything()
@@ -123,6 +128,7 @@ GROUPS = {
 }
 
 
+@needs_vectors
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("shape", [(5, 64), (3, 7, 130), (300, 768)], ids=str)
 def test_rows_share_a_kernel_with_their_neighbours(name, shape):
@@ -139,6 +145,7 @@ def test_rows_share_a_kernel_with_their_neighbours(name, shape):
     torch.testing.assert_close(actual.double(), function(x.cpu().double()), rtol=3e-6, atol=3e-6)
 
 
+@needs_vectors
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("length", [64, 65, 127, 1000, 2048])
 def test_rows_of_any_length(name, length):
@@ -150,6 +157,7 @@ def test_rows_of_any_length(name, length):
         torch.testing.assert_close(ours.cpu().double(), exact, rtol=2e-6, atol=4e-6)
 
 
+@needs_vectors
 def test_cross_entropy_and_its_gradient():
     logits, labels = numbers(50, 10), torch.arange(50) % 10
     losses = []
