@@ -12,7 +12,8 @@ namespace lazyplug {
 // Calls that one tile program computes, element by element: all results have one shape, and lie alike.
 //
 // Or they are one element for each row: where the results have no gaps, sums and means over the last dimension may be
-// among them, what is computed from these, and what reads that for all elements of a row again.
+// among them, what is computed from these, and what reads that for all elements of a row again. There, too, may be
+// functions of whole rows, such as a softmax.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
