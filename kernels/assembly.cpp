@@ -55,12 +55,9 @@ bool is_cheap(Opcode opcode) {
     case Opcode::kGeluBackward:
     case Opcode::kGeluTanhBackward:
     case Opcode::kSoftplusBackward:
-    case Opcode::kRowSum:
-    case Opcode::kRowMean:
-    case Opcode::kSpread:
       return false;
     default:
-      return true;
+      return !is_about_rows(opcode);
   }
 }
 
@@ -387,6 +384,9 @@ class RunWriter {
         code_.vmovaps(out, a);
         return code_.vfmadd231ps(out, product, c);
       }
+      case Opcode::kMulAdd:
+        code_.vmovaps(out, c);
+        return code_.vfmadd231ps(out, a, b);
       case Opcode::kAddcdiv:
         code_.vmulps(out, d, b);
         code_.vdivps(out, out, c);

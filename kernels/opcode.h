@@ -25,6 +25,7 @@ enum class Opcode : uint8_t {
   kMul,        // a * b
   kDiv,        // a / b
   kAddcmul,    // a + s * b * c
+  kMulAdd,     // a * b + c, rounded once where the target can
   kAddcdiv,    // a + s * b / c
   // The sign of the CPU's zero depends on the element's place in these three, if s is 1 and b is -0, and if a and b are
   // two zeros. Here it does not.
@@ -74,6 +75,15 @@ enum class Opcode : uint8_t {
   kRowSum,  // of a
   kRowMean, // the same, divided by their number
   kSpread,  // the first of a, for each element
+  // Functions of a row, to as many elements. They round the same for each target.
+  kSoftmax,
+  kLogSoftmax,
+  kSoftmaxBackward,    // a is the gradient of the result, b the result
+  kLogSoftmaxBackward, // likewise
+  // Of a row a, and what has been made of it: one element each.
+  kRowCenter, // the mean of a, as exact as it can be, to one element
+  kRowRstd,   // 1 / sqrt(the mean of (a - b)^2, b its mean, + s), to one element
+  kNormalize, // (a - b) * c
 };
 
 struct OpcodeTraits {
@@ -99,6 +109,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kMul, "mul", 2, 0},
     {Opcode::kDiv, "div", 2, 0},
     {Opcode::kAddcmul, "addcmul", 3, 1},
+    {Opcode::kMulAdd, "mul_add", 3, 0},
     {Opcode::kAddcdiv, "addcdiv", 3, 1},
     {Opcode::kLerp, "lerp", 2, 1},
     {Opcode::kMaximum, "maximum", 2, 0},
@@ -143,6 +154,13 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kRowSum, "row_sum", 1, 0},
     {Opcode::kRowMean, "row_mean", 1, 0},
     {Opcode::kSpread, "spread", 1, 0},
+    {Opcode::kSoftmax, "softmax", 1, 0},
+    {Opcode::kLogSoftmax, "log_softmax", 1, 0},
+    {Opcode::kSoftmaxBackward, "softmax_backward", 2, 0},
+    {Opcode::kLogSoftmaxBackward, "log_softmax_backward", 2, 0},
+    {Opcode::kRowCenter, "row_center", 1, 0},
+    {Opcode::kRowRstd, "row_rstd", 2, 1},
+    {Opcode::kNormalize, "normalize", 3, 0},
 });
 constexpr size_t kNumOpcodes = kOpcodes.size();
 
@@ -160,8 +178,18 @@ constexpr const OpcodeTraits& traits(Opcode opcode) {
   return kOpcodes[static_cast<size_t>(opcode)];
 }
 
+// Whether it is applied to one row at a time.
+constexpr bool is_about_rows(Opcode opcode) {
+  return opcode >= Opcode::kRowSum;
+}
+// Whether it reads but one element of this input for each row.
+constexpr bool reads_one(Opcode opcode, size_t input) {
+  const bool may_follow = opcode == Opcode::kRowRstd || opcode == Opcode::kNormalize;
+  return opcode == Opcode::kSpread || (may_follow && input > 0);
+}
 constexpr bool reduces_rows(Opcode opcode) {
-  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean;
+  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kRowCenter ||
+         opcode == Opcode::kRowRstd;
 }
 
 } // namespace lazyplug::kernels

@@ -63,7 +63,8 @@ class Part {
         numbers_(numbers),
         assembly_(assembly),
         row_length_(program.has_rows() ? space.row_length() : 0),
-        tile_(program, row_length_ != 0 ? row_length_ : Tile<T>::kMaxSize) {
+        tile_size_(row_length_ != 0 ? Tile<T>::rows_wanted(program, row_length_) * row_length_ : Tile<T>::kMaxSize),
+        tile_(program, tile_size_, row_length_) {
     TORCH_INTERNAL_ASSERT(row_length_ <= tile_.size);
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
@@ -74,6 +75,8 @@ class Part {
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
       if (space_.input(i).kind == Kind::kConstant) {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
+      } else if (is_same_for_tiles(i)) {
+        gather(i, begin, std::min(tile_size(begin), end - begin));
       }
     }
     for (int64_t first = begin; first < end;) {
@@ -87,7 +90,7 @@ class Part {
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
     if (row_length_ != 0) {
-      return row_length_;
+      return std::min(tile_size_, tile_.size / row_length_ * row_length_);
     }
     const int64_t row = space_.shortest_run();
     return row < kLongRow ? tile_.size : std::min(tile_.size, row - first % row);
@@ -104,7 +107,7 @@ class Part {
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       if (memory_[i].data && !is_computed_in_place(i)) {
         auto* out = static_cast<bool*>(memory_[i].data) + place(i, first);
-        kernels::loops<T>().store_bool(makes_one_[i] ? 1 : n, out, tile_.own(i));
+        kernels::loops<T>().store_bool(makes_one_[i] ? n / row_length_ : n, out, tile_.own(i));
       }
     }
   }
@@ -125,8 +128,18 @@ class Part {
     kernels::loops<T>().loads[memory_dtype(memory.dtype)](n, out, from, stride);
   }
 
+  // What is the same for each row is gathered once if a tile has several.
+  bool is_same_for_tiles(size_t slot) const {
+    const auto& input = space_.input(slot);
+    return row_length_ != 0 && tile_.size >= 2 * row_length_ && input.kind == Kind::kStrided &&
+           input.sizes.size() == 2 && input.sizes[0] == row_length_ && input.strides[1] == 0;
+  }
+
   void read(size_t slot, int64_t first, int64_t n) {
     const auto& input = space_.input(slot);
+    if (is_same_for_tiles(slot)) {
+      return;
+    }
     if (input.kind == Kind::kLinear) {
       read_run(slot, input.offset + first, n, 1);
     } else if (input.kind == Kind::kStrided) {
@@ -170,6 +183,7 @@ class Part {
   const double* const numbers_;
   const Assembly* const assembly_;
   const int64_t row_length_;                // 0: there are no rows
+  const int64_t tile_size_;                 // as wanted
   std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
   Tile<T> tile_;
 };

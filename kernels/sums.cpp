@@ -8,9 +8,7 @@ namespace {
 template <typename T>
 void sum_rows(const Reduction& reduction, const T* from, T* out) {
   const auto opcode = static_cast<size_t>(reduction.is_mean ? Opcode::kRowMean : Opcode::kRowSum);
-  for (int64_t row = 0; row < reduction.outer; ++row) {
-    loops<T>().of[opcode](reduction.reduced, out + row, from + row * reduction.reduced, nullptr, nullptr, 0, 0);
-  }
+  loops<T>().of_rows[opcode](reduction.outer, reduction.reduced, out, from, from, from, 0, 0);
 }
 
 template <typename T>

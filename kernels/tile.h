@@ -15,8 +15,9 @@ namespace lazyplug::kernels {
 template <typename T>
 struct Tile {
   // As many elements as are wanted, or as there is room for.
-  Tile(const Program& program, int64_t wanted)
-      : size(
+  Tile(const Program& program, int64_t wanted, int64_t row_length = 0)
+      : row_length(row_length),
+        size(
             std::min<int64_t>(
                 (wanted + kAlignment - 1) / kAlignment * kAlignment,
                 kCapacity / program.num_slots / kAlignment * kAlignment)) {
@@ -28,11 +29,17 @@ struct Tile {
     return &elements[slot * size];
   }
 
+  // As many rows as half of the tile has room for, or one.
+  static int64_t rows_wanted(const Program& program, int64_t row_length) {
+    return std::max(std::max(kMaxSize, kCapacity / 2 / program.num_slots) / row_length, int64_t{1});
+  }
+
   static constexpr int64_t kMaxSize = 512;
   static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
   static constexpr int64_t kAlignment = 64 / sizeof(T);
 
-  int64_t size; // elements of a slot
+  int64_t row_length; // 0: there are no rows
+  int64_t size;       // elements of a slot
   T* slots[kMaxSlots];
   alignas(64) T elements[kCapacity]; // not initialised
 };
@@ -50,14 +57,18 @@ void run_loops(
     return traits(instruction.opcode).num_numbers > place ? static_cast<T>(numbers[index]) : T(0);
   };
   for (const Instruction& instruction : instructions) {
-    loops.of[static_cast<size_t>(instruction.opcode)](
-        instruction.is_for_row ? 1 : n - first,
-        tile.slots[instruction.out] + first,
-        tile.slots[instruction.inputs[0]] + first,
-        tile.slots[instruction.inputs[1]] + first,
-        tile.slots[instruction.inputs[2]] + first,
-        number(instruction, 0, instruction.number),
-        number(instruction, 1, instruction.second_number));
+    const auto opcode = static_cast<size_t>(instruction.opcode);
+    T* out = tile.slots[instruction.out] + first;
+    const T* a = tile.slots[instruction.inputs[0]] + first;
+    const T* b = tile.slots[instruction.inputs[1]] + first;
+    const T* c = tile.slots[instruction.inputs[2]] + first;
+    const T s = number(instruction, 0, instruction.number);
+    const T t = number(instruction, 1, instruction.second_number);
+    if (is_about_rows(instruction.opcode)) {
+      loops.of_rows[opcode](n / tile.row_length, tile.row_length, out, a, b, c, s, t);
+    } else {
+      loops.of[opcode](instruction.is_for_row ? n / tile.row_length : n - first, out, a, b, c, s, t);
+    }
   }
 }
 

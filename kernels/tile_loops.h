@@ -10,6 +10,10 @@ namespace lazyplug::kernels {
 template <typename T>
 using Loop = void (*)(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t);
 
+// One that is about rows, on as many rows of n elements. Slots may be the same.
+template <typename T>
+using RowLoop = void (*)(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t);
+
 // What memory may hold that a program reads, which computes in its own dtype.
 constexpr c10::ScalarType kMemoryDtypes[] = {
     c10::ScalarType::Bool,
@@ -27,7 +31,8 @@ using Load = void (*)(int64_t n, T* out, const void* from, int64_t stride);
 
 template <typename T>
 struct Loops {
-  Loop<T> of[kNumOpcodes];
+  Loop<T> of[kNumOpcodes]; // null: it is about rows
+  RowLoop<T> of_rows[kNumOpcodes];
   Load<T> loads[std::size(kMemoryDtypes)];
   void (*store_bool)(int64_t n, bool* out, const T* from);
   // Of a matrix without gaps, row by row, of more than one row and column.

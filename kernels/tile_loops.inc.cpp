@@ -8,6 +8,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/cascade_sum.h"
+#include "kernels/row_functions.h"
 
 // MKL's, where the CPU's kernels use it. Not there: neither have they.
 #define LAZYPLUG_MKL(name) __attribute__((weak)) void vmd##name(int n, const double* a, double* out, long long mode);
@@ -66,6 +67,8 @@ V apply(V a, V b, V c, V s, V t) {
       return a / b;
     case Opcode::kAddcmul:
       return multiply_add(s * b, c, a);
+    case Opcode::kMulAdd:
+      return multiply_add(a, b, c);
     case Opcode::kAddcdiv:
       return a + s * b / c;
     case Opcode::kLerp:
@@ -151,6 +154,13 @@ V apply(V a, V b, V c, V s, V t) {
     case Opcode::kRowSum:
     case Opcode::kRowMean:
     case Opcode::kSpread:
+    case Opcode::kSoftmax:
+    case Opcode::kLogSoftmax:
+    case Opcode::kSoftmaxBackward:
+    case Opcode::kLogSoftmaxBackward:
+    case Opcode::kRowCenter:
+    case Opcode::kRowRstd:
+    case Opcode::kNormalize:
       break; // loops of their own
   }
   __builtin_unreachable();
@@ -179,12 +189,52 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
 }
 
 template <Opcode kOpcode, typename T>
-void row_loop(int64_t n, T* out, const T* a, const T* /*b*/, const T* /*c*/, T /*s*/, T /*t*/) {
-  if constexpr (kOpcode == Opcode::kSpread) {
-    std::fill_n(out, n, a[0]);
-  } else {
-    const T sum = sum_row(n, a);
-    out[0] = kOpcode == Opcode::kRowMean ? sum / static_cast<T>(n) : sum;
+void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
+  switch (kOpcode) {
+    case Opcode::kRowSum:
+      out[0] = sum_row(n, a);
+      break;
+    case Opcode::kRowMean:
+      out[0] = sum_row(n, a) / static_cast<T>(n);
+      break;
+    case Opcode::kSpread:
+      std::fill_n(out, n, a[0]);
+      break;
+    case Opcode::kSoftmax:
+      softmax(n, out, a);
+      break;
+    case Opcode::kSoftmaxBackward:
+      softmax_backward(n, out, a, b);
+      break;
+    case Opcode::kLogSoftmaxBackward:
+      log_softmax_backward(n, out, a, b);
+      break;
+    case Opcode::kRowCenter:
+      out[0] = center(n, a);
+      break;
+    case Opcode::kRowRstd:
+      out[0] = rstd(n, a, b[0], s);
+      break;
+    case Opcode::kNormalize:
+      normalize(n, out, a, b[0], c[0]);
+      break;
+    default:
+      __builtin_unreachable();
+  }
+}
+
+// Slots may be the same: what makes a row of one element begins at the end, where nobody reads any more.
+template <Opcode kOpcode, typename T>
+void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T /*t*/) {
+  if constexpr (kOpcode == Opcode::kLogSoftmax) {
+    return log_softmax(num_rows, n, out, a);
+  }
+  constexpr bool kIsBackward = !reduces_rows(kOpcode) && (reads_one(kOpcode, 0) || reads_one(kOpcode, 1));
+  const auto step = [n](size_t input) { return reads_one(kOpcode, input) ? 1 : n; };
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const int64_t row = kIsBackward ? num_rows - 1 - i : i;
+    T* result = out + row * (reduces_rows(kOpcode) ? 1 : n);
+    compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2), s);
   }
 }
 
@@ -221,12 +271,26 @@ constexpr MklFunction<T> mkl_function() {
 constexpr long long kMklMode = 0x2 | 0x00140000 | 0x00000100;
 
 template <Opcode kOpcode, typename T>
-void loop_of(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
-  if constexpr (kOpcode == Opcode::kSpread || reduces_rows(kOpcode)) {
-    return row_loop<kOpcode>(n, out, a, b, c, s, t);
-  }
+void run_loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   const auto function = mkl_function<kOpcode, T>();
   function ? function(static_cast<int>(n), a, out, kMklMode) : loop<kOpcode>(n, out, a, b, c, s, t);
+}
+
+template <Opcode kOpcode, typename T>
+constexpr Loop<T> loop_of() {
+  if constexpr (is_about_rows(kOpcode)) {
+    return nullptr;
+  } else {
+    return run_loop<kOpcode, T>;
+  }
+}
+template <Opcode kOpcode, typename T>
+constexpr RowLoop<T> row_loop_of() {
+  if constexpr (is_about_rows(kOpcode)) {
+    return row_loop<kOpcode, T>;
+  } else {
+    return nullptr;
+  }
 }
 
 // Booleans may be other bytes than 0 and 1.
@@ -267,7 +331,8 @@ void store_bool(int64_t n, bool* out, const T* from) {
 template <typename T, size_t... kIndices>
 constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   return {
-      {loop_of<static_cast<Opcode>(kIndices), T>...},
+      {loop_of<static_cast<Opcode>(kIndices), T>()...},
+      {row_loop_of<static_cast<Opcode>(kIndices), T>()...},
       {cast<T, bool>,
        cast<T, uint8_t>,
        cast<T, int8_t>,

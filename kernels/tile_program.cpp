@@ -135,7 +135,7 @@ template const Loops<double>& loops();
 
 bool Program::has_rows() const {
   return std::any_of(instructions.begin(), instructions.end(), [](const Instruction& instruction) {
-    return instruction.makes_one() || instruction.opcode == Opcode::kSpread;
+    return instruction.is_for_row || is_about_rows(instruction.opcode);
   });
 }
 

@@ -39,7 +39,7 @@ inline bool takes_number(Opcode opcode) {
 }
 
 // A straight line of instructions that run on tiles of a few hundred elements, which stay in the L1 cache from the
-// first instruction to the last. If some are about rows, a tile is one of the rows that it is applied to.
+// first instruction to the last. If some are about rows, a tile is a few whole rows.
 struct Program {
   c10::ScalarType dtype = c10::ScalarType::Float; // or Double
   uint8_t num_memory = 0;                         // slots with memory

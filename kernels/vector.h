@@ -205,17 +205,44 @@ V at_most(V x, Element<V> bound) {
   return at_most(x, broadcast<V>(bound));
 }
 
-// Fewer elements than a vector has; the others are 0.
+// No more elements than a vector has; the others are those of `rest`.
 template <typename V>
-V load_part(const Element<V>* from, int64_t n) {
-  V result{};
-  std::memcpy(&result, from, n * sizeof(Element<V>));
-  return result;
+V load_part(const Element<V>* from, int64_t n, V rest = V{}) {
+  std::memcpy(&rest, from, n * sizeof(Element<V>));
+  return rest;
 }
 template <typename V>
 void store_part(V x, Element<V>* to, int64_t n) {
   std::memcpy(to, &x, n * sizeof(Element<V>));
 }
+
+#if defined(__AVX512F__)
+
+template <>
+inline Floats load_part(const float* from, int64_t n, Floats rest) {
+  return _mm512_mask_loadu_ps(rest, static_cast<__mmask16>((1U << n) - 1), from);
+}
+template <>
+inline void store_part(Floats x, float* to, int64_t n) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << n) - 1), x);
+}
+
+#elif defined(__AVX2__)
+
+inline __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+template <>
+inline Floats load_part(const float* from, int64_t n, Floats rest) {
+  const __m256i lanes = first_lanes(n);
+  return _mm256_blendv_ps(rest, _mm256_maskload_ps(from, lanes), _mm256_castsi256_ps(lanes));
+}
+template <>
+inline void store_part(Floats x, float* to, int64_t n) {
+  _mm256_maskstore_ps(to, first_lanes(n), x);
+}
+
+#endif
 
 } // namespace
 } // namespace lazyplug::kernels::LAZYPLUG_TARGET

@@ -3,9 +3,12 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "kernels/pointwise.h"
+#include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/pointwise_ops.h"
 
 namespace lazyplug {
@@ -22,55 +25,118 @@ std::string_view variant_of(Arguments arguments) {
   return {};
 }
 
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() && !tensor.is_neg();
+}
+
 bool is_computable(const c10::IValue& argument, const c10::TensorImpl* first) {
   if (!argument.isTensor() || !argument.toTensor().defined()) {
     return false;
   }
   const at::Tensor& tensor = argument.toTensor();
-  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() &&
-         !tensor.is_neg() && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
+  return is_plain(tensor) && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
          (!first || (tensor.sizes() == first->sizes() && tensor.strides() == first->strides()));
 }
 
 // Of the arguments, if all are as they must be.
 struct Operands {
-  c10::SmallVector<at::Tensor, 2> tensors;
+  c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
   c10::SmallVector<double, 2> numbers;
+  size_t num_rows = 0; // that are like one
+  bool lacks_row = false;
 
-  bool add(char kind, const c10::IValue& argument) {
-    if (kind == 't' && is_computable(argument, tensors.empty() ? nullptr : tensors[0].unsafeGetTensorImpl())) {
+  bool add(char arg, const c10::IValue& argument) {
+    if (arg == 't' && is_computable(argument, tensors.empty() ? nullptr : tensors[0].unsafeGetTensorImpl())) {
       tensors.push_back(argument.toTensor());
       return true;
     }
-    if (kind == 's' && (argument.isDouble() || argument.isInt())) {
+    if (arg == 's' && (argument.isDouble() || argument.isInt())) {
       numbers.push_back(argument.toScalar().toDouble());
       return true;
     }
-    return kind == '-';
+    if (arg == 'o') {
+      return add_row(argument);
+    }
+    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, tensors[0].sizes()));
+  }
+
+ private:
+  // A weight, or none, then a bias, if there is a weight.
+  bool add_row(const c10::IValue& argument) {
+    if (!argument.isTensor() || !argument.toTensor().defined()) {
+      lacks_row = true;
+      return true;
+    }
+    const at::Tensor& row = argument.toTensor();
+    const auto sizes = tensors[0].sizes();
+    if (lacks_row || !is_plain(row) || row.dim() != 1 || sizes.empty() || row.size(0) != sizes.back() ||
+        row.stride(0) != 1) {
+      return false;
+    }
+    tensors.push_back(row);
+    ++num_rows;
+    return true;
   }
 };
+
+// The slots are the operands, then the results.
+void run(std::vector<kernels::Instruction> instructions, const Operands& operands, c10::ArrayRef<at::Tensor> results) {
+  const auto num_slots = static_cast<uint8_t>(operands.tensors.size() + results.size());
+  const kernels::Program program{
+      at::kFloat,
+      num_slots,
+      num_slots,
+      static_cast<uint8_t>(operands.numbers.size()),
+      std::move(instructions)};
+  std::vector<kernels::PointwiseSpace::Input> inputs;
+  c10::SmallVector<kernels::Memory, 6> memory;
+  const at::Tensor& first = operands.tensors[0];
+  for (size_t i = 0; i < operands.tensors.size(); ++i) {
+    const at::Tensor& tensor = operands.tensors[i];
+    c10::DimVector strides(first.dim(), 0);
+    if (i + operands.num_rows < operands.tensors.size()) {
+      strides = c10::DimVector(tensor.strides());
+    } else {
+      strides.back() = 1;
+    }
+    inputs.push_back({0, std::move(strides)});
+    memory.push_back({const_cast<void*>(tensor.const_data_ptr()), at::kFloat});
+  }
+  for (const at::Tensor& result : results) {
+    memory.push_back({result.mutable_data_ptr(), at::kFloat});
+  }
+  const kernels::PointwiseSpace space(first.sizes(), first.strides(), inputs);
+  kernels::run(program, space, memory, operands.numbers.data());
+}
 
 at::Tensor compute(kernels::Opcode opcode, const Operands& operands) {
   const at::Tensor& first = operands.tensors[0];
   at::Tensor result = at::detail::empty_strided_cpu(first.sizes(), first.strides(), at::kFloat);
-  const auto num_inputs = static_cast<uint8_t>(operands.tensors.size());
-  kernels::Instruction instruction{opcode, num_inputs, {0, 1, 2}, 0, 1};
-  const kernels::Program program{
-      at::kFloat,
-      static_cast<uint8_t>(num_inputs + 1),
-      static_cast<uint8_t>(num_inputs + 1),
-      static_cast<uint8_t>(operands.numbers.size()),
-      {instruction}};
-  std::vector<kernels::PointwiseSpace::Input> inputs;
-  c10::SmallVector<kernels::Memory, 3> memory;
-  for (const at::Tensor& tensor : operands.tensors) {
-    inputs.push_back({0, c10::DimVector(tensor.strides())});
-    memory.push_back({const_cast<void*>(tensor.const_data_ptr()), at::kFloat});
-  }
-  memory.push_back({result.mutable_data_ptr(), at::kFloat});
-  const kernels::PointwiseSpace space(first.sizes(), first.strides(), inputs);
-  kernels::run(program, space, memory, operands.numbers.data());
+  run({{opcode, static_cast<uint8_t>(operands.tensors.size()), {0, 1, 2}, 0, 1}}, operands, result);
   return result;
+}
+
+std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
+  using kernels::Instruction;
+  using kernels::Opcode;
+  using kernels::Slot;
+  const at::Tensor& first = operands.tensors[0];
+  c10::DimVector sizes(first.sizes());
+  sizes.back() = 1;
+  const auto make = [](c10::IntArrayRef sizes) -> at::Tensor { return at::detail::empty_cpu(sizes, at::kFloat); };
+  const std::vector<at::Tensor> results{make(first.sizes()), make(sizes), make(sizes)};
+  const auto result = static_cast<Slot>(operands.tensors.size());
+  std::vector<Instruction> instructions;
+  const auto add = [&](Opcode opcode, std::initializer_list<Slot> sources) {
+    const auto makes = opcode == Opcode::kRowCenter ? result + 1 : opcode == Opcode::kRowRstd ? result + 2 : result;
+    Instruction& next = instructions.emplace_back(Instruction{opcode, static_cast<Slot>(makes)});
+    std::copy(sources.begin(), sources.end(), next.inputs);
+    return next.out;
+  };
+  const auto parameter = [&](Slot slot) { return slot < result ? std::optional(slot) : std::nullopt; };
+  add_layer_norm(Slot{0}, parameter(1), parameter(2), add);
+  run(std::move(instructions), operands, results);
+  return results;
 }
 
 // Of each tensor, if all are as they must be.
@@ -86,18 +152,27 @@ std::optional<c10::List<at::Tensor>> compute_list(kernels::Opcode opcode, const 
   return results;
 }
 
-std::optional<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
+// Empty: the call is none that is computed here.
+std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
   if (row.args[0] == 'l') {
     auto results = compute_list(row.opcode, arguments[0]);
-    return results ? std::optional<c10::IValue>(std::move(*results)) : std::nullopt;
+    return results ? std::vector<c10::IValue>{std::move(*results)} : std::vector<c10::IValue>();
   }
   Operands operands;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!operands.add(row.args[i], arguments[i])) {
-      return std::nullopt;
+      return {};
     }
   }
-  return compute(row.opcode, operands);
+  const at::Tensor& first = operands.tensors[0];
+  if (!takes_rows(row, first.sizes(), first.strides())) {
+    return {};
+  }
+  if (row.is_layer_norm()) {
+    const auto results = compute_layer_norm(operands);
+    return {results.begin(), results.end()};
+  }
+  return {compute(row.opcode, operands)};
 }
 
 } // namespace
@@ -112,12 +187,12 @@ bool run_function(const OpInfo& op, c10::Stack& stack) {
   }
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   const PointwiseOp* row = find_function(op, variant_of(arguments));
-  auto result = row ? compute(*row, arguments) : std::nullopt;
-  if (!result) {
+  auto results = row ? compute(*row, arguments) : std::vector<c10::IValue>();
+  if (results.empty()) {
     return false;
   }
   torch::jit::drop(stack, op.num_args());
-  stack.push_back(std::move(*result));
+  stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/pointwise.h"
+#include "lowering/fusion/layer_norm.h"
 
 namespace lazyplug {
 namespace {
@@ -58,6 +59,25 @@ bool makes_one_value(const GraphNode& node) {
          !(signature.shares_written && reads_view_of_written(node));
 }
 
+// The results of layer norm: one element for each row but for the first.
+bool makes_norm(const GraphNode& node) {
+  const auto& returns = node.signature()->returns;
+  const auto is_fresh = [](const ReturnBinding& value) { return value.kind == ReturnBinding::Kind::kFresh; };
+  const Geometry& result = node.layout_of(0);
+  if (returns.size() != 3 || node.num_outputs() != 3 || !std::all_of(returns.begin(), returns.end(), is_fresh) ||
+      result.sizes.empty()) {
+    return false;
+  }
+  c10::DimVector sizes = result.sizes;
+  sizes.back() = 1;
+  const Geometry of_rows = Geometry::contiguous(c10::ScalarType::Float, sizes);
+  return node.layout_of(1) == of_rows && node.layout_of(2) == of_rows;
+}
+
+bool makes_values(const GraphNode& node, const PointwiseOp& op) {
+  return op.is_layer_norm() ? makes_norm(node) : makes_one_value(node);
+}
+
 const Geometry& seen_by(const GraphUse& operand) {
   return operand.view() ? *operand.view() : operand.value().layout();
 }
@@ -71,33 +91,48 @@ std::string_view variant_of(const Signature& signature) {
   return {};
 }
 
-// See find_function(). What writes is not computed here, nor what a pass has made of it.
-bool is_computed_here(const GraphNode& node) {
-  const Geometry& result = node.layout_of(0);
-  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float) {
+bool lies_like(const GraphUse& operand, const Geometry& result) {
+  if (!operand.value().defined()) {
     return false;
   }
-  for (size_t i = 0; i < node.num_operands(); ++i) {
+  const Geometry& seen = seen_by(operand);
+  return seen.dtype == result.dtype && seen.sizes == result.sizes && seen.strides == result.strides;
+}
+
+// The operands after the first: a weight, or none, then a bias, if there is a weight.
+bool are_rows_of(const GraphNode& node, const Geometry& result) {
+  bool lacks_row = false;
+  for (size_t i = 1; i < node.num_operands(); ++i) {
     const GraphUse& operand = node.operand(i);
     if (!operand.value().defined()) {
-      return false;
+      lacks_row = true;
+      continue;
     }
     const Geometry& seen = seen_by(operand);
-    if (seen.dtype != result.dtype || seen.sizes != result.sizes || seen.strides != result.strides) {
+    if (lacks_row || seen.dtype != result.dtype || seen.sizes.size() != 1 || seen.sizes[0] != result.sizes.back() ||
+        seen.strides[0] != 1) {
       return false;
     }
   }
   return true;
 }
 
-// Of the arguments of a row of the table, see PointwiseOp.
-bool is_expected(const c10::IValue& constant, char arg, size_t num_dims) {
-  const auto last = static_cast<int64_t>(num_dims) - 1;
-  if (arg == 'd') {
-    const auto dims = constant.isIntList() ? constant.toIntVector() : std::vector<int64_t>();
-    return dims.size() == 1 && (dims[0] == -1 || dims[0] == last);
+// See find_function(). What writes is not computed here, nor what a pass has made of it.
+bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
+  const Geometry& result = node.layout_of(0);
+  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float ||
+      !takes_rows(function, result.sizes, result.strides)) {
+    return false;
   }
-  return arg == 'k' ? constant.isBool() && constant.toBool() : arg == '-';
+  if (function.is_layer_norm()) {
+    return lies_like(node.operand(0), result) && are_rows_of(node, result);
+  }
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    if (!lies_like(node.operand(i), result)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -120,7 +155,8 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
   const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
-  return function && makes_one_value(node) && is_computed_here(node) ? function : find_pointwise_op(node.op());
+  return function && makes_values(node, *function) && is_computed_here(node, *function) ? function
+                                                                                        : find_pointwise_op(node.op());
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -134,13 +170,12 @@ bool PointwiseGroup::add(GraphNode& node) {
   const bool had_rows = has_rows_;
   if (add_call(node, *op)) {
     nodes_.push_back(&node);
-    step_of_.push_back(static_cast<uint32_t>(steps_.size() - 1));
     if (fits()) {
       has_functions_ |= op->kind == PointwiseOp::Kind::kFunction;
       return true;
     }
     nodes_.pop_back();
-    step_of_.pop_back();
+    steps_of_.pop_back();
   }
   steps_.resize(num_steps);
   for (Step& step : steps_) {
@@ -154,15 +189,15 @@ bool PointwiseGroup::add(GraphNode& node) {
 
 // Rows must fit into a tile.
 bool PointwiseGroup::fits() const {
-  constexpr int64_t kRounding = 16; // elements
   if (inputs_.size() + steps_.size() > kernels::kMaxSlots) {
     return false;
   }
   if (!has_rows_) {
     return true;
   }
-  const auto slot_bytes = static_cast<size_t>(layout_.sizes.back() + kRounding) * c10::elementSize(layout_.dtype);
-  return program(outputs()).num_slots * slot_bytes <= kernels::kTileBytes;
+  constexpr size_t kAlignment = 64;
+  const size_t row_bytes = static_cast<size_t>(layout_.sizes.back()) * c10::elementSize(layout_.dtype);
+  return program(outputs()).num_slots * ((row_bytes + kAlignment - 1) / kAlignment * kAlignment) <= kernels::kTileBytes;
 }
 
 uint32_t PointwiseGroup::add_step(Step step) {
@@ -194,11 +229,11 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
     const auto kind = signature.args[i].kind;
-    const bool is_bound = kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
-                          : kind == ArgBinding::Kind::kScalar
-                              ? add_number(node.scalars()[scalar++], op.args[i], step)
-                              : kind == ArgBinding::Kind::kConstant &&
-                                    is_expected(signature.args[i].constant, op.args[i], layout_.sizes.size());
+    const bool is_bound =
+        kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
+        : kind == ArgBinding::Kind::kScalar
+            ? add_number(node.scalars()[scalar++], op.args[i], step)
+            : kind == ArgBinding::Kind::kConstant && is_expected(signature.args[i].constant, op.args[i], layout_.sizes);
     if (!is_bound) {
       return false;
     }
@@ -209,15 +244,39 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (rounds_by_place(step)) {
     return false;
   }
-  has_rows_ |= kernels::reduces_rows(step.opcode);
-  add_step(std::move(step));
+  has_rows_ |= kernels::is_about_rows(step.opcode);
+  op.is_layer_norm() ? add_layer_norm(std::move(step)) : steps_of_.push_back({add_step(std::move(step))});
   return true;
 }
 
+// Its sources are the input, and the weight and the bias if there are such. All results depend on all of them.
+void PointwiseGroup::add_layer_norm(Step step) {
+  const auto& given = step.sources;
+  const auto parameter = [&](size_t i) { return given.size() > i ? std::optional(given[i]) : std::nullopt; };
+  const auto add = [&](Opcode opcode, std::initializer_list<Source> sources) {
+    const bool takes_number = kernels::takes_number(opcode);
+    Step next{opcode, sources, {given.begin(), given.end()}};
+    next.number = takes_number ? step.number : uint8_t{0};
+    next.num_numbers = takes_number ? 1 : 0;
+    return Source{false, add_step(std::move(next))};
+  };
+  const auto results = lazyplug::add_layer_norm(given[0], parameter(1), parameter(2), add);
+  auto& steps = steps_of_.emplace_back();
+  for (const Source& result : results) {
+    steps.push_back(result.index);
+  }
+  if (given.size() > 1) {
+    steps_[steps[0] - 1].place_of = steps[0];
+  }
+}
+
 bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
-  const auto source = arg == 't' || arg == '.' ? find_source(operand) : std::nullopt;
+  if (arg == 'o' && !operand.value().defined()) {
+    return true;
+  }
+  const auto source = arg == 't' || arg == 'o' || arg == '.' ? find_source(operand) : std::nullopt;
   if (source) {
-    arg == 't' ? step.sources.push_back(*source) : step.unread.push_back(*source);
+    arg == '.' ? step.unread.push_back(*source) : step.sources.push_back(*source);
   }
   return source.has_value();
 }
@@ -281,7 +340,7 @@ bool PointwiseGroup::begin_layout(const GraphNode& node, const PointwiseOp& op, 
 // Whether the results lie as those of the group, or are one element for each row.
 bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  if (!makes_one_value(node)) {
+  if (!makes_values(node, op)) {
     return false;
   }
   const Geometry& result = node.layout_of(0);
@@ -318,8 +377,8 @@ bool PointwiseGroup::is_row_of(const Geometry& result) const {
 
 bool PointwiseGroup::reads_row(const GraphNode& node) const {
   for (size_t i = 0; i < node.num_operands(); ++i) {
-    const GraphNode* maker = node.operand(i).value().node;
-    if (maker && contains(maker) && steps_[step_of_[index_of(maker)]].makes_one()) {
+    const GraphValue value = node.operand(i).value();
+    if (value.defined() && contains(value.node) && steps_[step_of(value)].makes_one()) {
       return true;
     }
   }
@@ -341,7 +400,7 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
     return std::nullopt;
   }
   if (contains(value.node)) {
-    const Source source{false, step_of_[index_of(value.node)]};
+    const Source source{false, step_of(value)};
     if (operand.view() || (is_for_row_ && !steps_[source.index].makes_one())) {
       return std::nullopt;
     }
@@ -376,8 +435,8 @@ bool PointwiseGroup::reads(GraphValue value) const {
   return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.value == value; });
 }
 
-bool PointwiseGroup::is_read_outside(const GraphNode& node) const {
-  for (const GraphUse* use = node.uses_of(0); use; use = use->next()) {
+bool PointwiseGroup::is_read_outside(const GraphNode& node, uint32_t output) const {
+  for (const GraphUse* use = node.uses_of(output); use; use = use->next()) {
     if (!contains(use->user())) {
       return true;
     }
@@ -386,18 +445,29 @@ bool PointwiseGroup::is_read_outside(const GraphNode& node) const {
 }
 
 bool PointwiseGroup::has_outputs() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [this](const GraphNode* node) { return is_read_outside(*node); });
+  return std::any_of(nodes_.begin(), nodes_.end(), [this](const GraphNode* node) {
+    for (uint32_t i = 0; i < node->num_outputs(); ++i) {
+      if (is_read_outside(*node, i)) {
+        return true;
+      }
+    }
+    return false;
+  });
 }
 
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
   std::vector<Output> outputs;
   const auto inputs_of_steps = this->inputs_of_steps();
   for (GraphNode* node : nodes_) {
-    if (is_read_outside(*node)) {
-      Output& output = outputs.emplace_back(Output{node->output(0), {}, written_input(*node)});
-      output.is_for_row = steps_[step_of_[index_of(node)]].makes_one();
+    for (uint32_t i = 0; i < node->num_outputs(); ++i) {
+      if (!is_read_outside(*node, i)) {
+        continue;
+      }
+      Output& output = outputs.emplace_back(Output{node->output(i), {}, written_input(*node)});
+      const uint32_t step = step_of(output.value);
+      output.is_for_row = steps_[step].makes_one();
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
-        if (inputs_of_steps[step_of_[index_of(node)]][input]) {
+        if (inputs_of_steps[step][input]) {
           output.inputs.push_back(input);
         }
       }
@@ -453,7 +523,12 @@ std::vector<size_t> PointwiseGroup::last_reads() const {
 std::vector<kernels::Slot> PointwiseGroup::place_results(size_t first_free, const std::vector<Output>& outputs) const {
   std::vector<std::optional<kernels::Slot>> slots(steps_.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    slots[step_of_[index_of(outputs[i].value.node)]] = static_cast<kernels::Slot>(inputs_.size() + i);
+    slots[step_of(outputs[i].value)] = static_cast<kernels::Slot>(inputs_.size() + i);
+  }
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!slots[i] && steps_[i].place_of != kNoStep) {
+      slots[i] = slots[steps_[i].place_of];
+    }
   }
   const auto last_read = last_reads();
   auto next = static_cast<kernels::Slot>(first_free);

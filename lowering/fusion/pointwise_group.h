@@ -12,7 +12,8 @@ namespace lazyplug {
 // Calls that one tile program computes, element by element: all results have one shape, and lie alike.
 //
 // Or they are one element for each row: where the results have no gaps, sums and means over the last dimension may be
-// among them, what is computed from these, and what reads that for all elements of a row again.
+// among them, what is computed from these, and what reads that for all elements of a row again. There, too, may be
+// functions of whole rows, such as a softmax.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
@@ -80,8 +81,9 @@ class PointwiseGroup {
     c10::SmallVector<Source, 1> unread; // sources whose values do not matter
     uint8_t number = 0;                 // the first of them
     uint8_t num_numbers = 0;
-    bool is_for_row = false;   // see Instruction
-    uint32_t spread = kNoStep; // the step that spreads its result over the row
+    bool is_for_row = false;     // see Instruction
+    uint32_t place_of = kNoStep; // the only step that reads what this one makes, and may put its result there
+    uint32_t spread = kNoStep;   // the step that spreads its result over the row
 
     bool makes_one() const {
       return is_for_row || kernels::reduces_rows(opcode);
@@ -96,7 +98,11 @@ class PointwiseGroup {
   bool is_row_of(const Geometry& result) const;
   bool reads_row(const GraphNode& node) const;
   bool fits() const;
+  uint32_t step_of(GraphValue value) const {
+    return steps_of_[index_of(value.node)][value.output];
+  }
   uint32_t add_step(Step step);
+  void add_layer_norm(Step step);
   Source spread(Source source);
   bool rounds_by_place(const Step& step) const;
   // `arg` is a character of PointwiseOp::args.
@@ -104,7 +110,7 @@ class PointwiseGroup {
   bool add_number(uint32_t scalar, char arg, Step& step);
   std::optional<Source> find_source(const GraphUse& operand);
   bool is_torn(const kernels::PointwiseSpace::Input& input) const;
-  bool is_read_outside(const GraphNode& node) const;
+  bool is_read_outside(const GraphNode& node, uint32_t output) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;
   std::vector<size_t> last_reads() const;
@@ -117,7 +123,7 @@ class PointwiseGroup {
   bool is_for_row_ = false; // what the call makes that is being added
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
-  std::vector<uint32_t> step_of_; // by node: the last of its steps, which makes its result
+  std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it
   std::vector<Step> steps_;
   std::vector<Input> inputs_;
   std::vector<uint32_t> numbers_;

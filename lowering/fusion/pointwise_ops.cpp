@@ -1,11 +1,13 @@
 #include "lowering/fusion/pointwise_ops.h"
 
 #include <ATen/Version.h>
+#include <c10/util/accumulate.h>
 
 #include <string>
 #include <unordered_map>
 
 #include "common/config.h"
+#include "lowering/ir/geometry.h"
 #include "lowering/passes/pass.h"
 
 namespace lazyplug {
@@ -70,6 +72,20 @@ constexpr PointwiseOp kOps[] = {
 // Measured alone, docs/accuracy.md: these took 1.0 to 1.9 times as long as PyTorch's on AVX2.
 constexpr bool kAvx512 = true;
 
+// Of rows. Alone, a gradient with its two inputs fills a tile with the longest, and so does a layer norm, which needs
+// six slots.
+constexpr int64_t kMinRow = 2;
+constexpr int64_t kMinNormRow = 64;
+constexpr int64_t kMaxRow = 4096;
+constexpr int64_t kMaxNormRow = 2048;
+
+constexpr PointwiseOp rows_of(const char* base, Opcode opcode, const char* args, int64_t min_row, int64_t max_row) {
+  PointwiseOp row{base, "", opcode, args, Kind::kFunction};
+  row.min_row = min_row;
+  row.max_row = max_row;
+  return row;
+}
+
 constexpr PointwiseOp kFunctions[] = {
     {"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction},
     {"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction},
@@ -90,6 +106,11 @@ constexpr PointwiseOp kFunctions[] = {
     {"aten::gelu_backward", "", Opcode::kGeluTanhBackward, "tt-", Kind::kFunction, "tanh"},
     {"aten::softplus", "", Opcode::kSoftplus, "tss", Kind::kFunction},
     {"aten::softplus_backward", "", Opcode::kSoftplusBackward, "ttss", Kind::kFunction},
+    rows_of("aten::_softmax", Opcode::kSoftmax, "tdf", kMinRow, kMaxRow),
+    rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinRow, kMaxRow),
+    rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
+    rows_of("aten::_log_softmax_backward_data", Opcode::kLogSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
+    rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow),
 };
 
 using Index = std::unordered_multimap<std::string, const PointwiseOp*>;
@@ -140,6 +161,26 @@ std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
                          : std::nullopt;
 }
 
+bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) {
+  const auto last = static_cast<int64_t>(sizes.size()) - 1;
+  const auto is_last = [last](int64_t dim) { return dim == -1 || dim == last; };
+  switch (arg) {
+    case 'd':
+      return constant.isIntList() ? constant.toIntList().size() == 1 && is_last(constant.toIntList()[0])
+                                  : constant.isInt() && is_last(constant.toInt());
+    case 'k':
+      return constant.isBool() && constant.toBool();
+    case 'f':
+      return constant.isBool() && !constant.toBool();
+    case 'y':
+      return constant.isInt() && constant.toInt() == static_cast<int64_t>(c10::ScalarType::Float);
+    case 'z':
+      return constant.isIntList() && !sizes.empty() && constant.toIntVector() == std::vector<int64_t>{sizes.back()};
+    default:
+      return arg == '-';
+  }
+}
+
 bool computes_functions() {
   return config().fusion.get() == 3 && is_pass_enabled("fusion");
 }
@@ -157,6 +198,14 @@ const PointwiseOp* find_function(const OpInfo& op, std::string_view variant) {
     }
   }
   return nullptr;
+}
+
+bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  if (!kernels::is_about_rows(function.opcode)) {
+    return true;
+  }
+  return !sizes.empty() && sizes.back() >= function.min_row && sizes.back() <= function.max_row &&
+         c10::multiply_integers(sizes) != 0 && strides == Geometry::contiguous(c10::ScalarType::Float, sizes).strides;
 }
 
 } // namespace lazyplug

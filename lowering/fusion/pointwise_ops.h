@@ -16,8 +16,12 @@ namespace lazyplug {
 //   n  a number: the next input, too
 //   s  a number: the instruction's own
 //   p  a number that says which instruction it is
-//   d  dimensions: the last one
+//   d  a dimension, or several: the last one
 //   k  whether they stay: they do
+//   f  a flag: it is not set
+//   y  a dtype: float32
+//   z  sizes: of the last dimension
+//   o  a tensor like a row, or none
 //   l  a list of tensors: the next input of a program for each of them, see ForeachGroup
 //   .  a tensor that is not read
 //   -  a constant, which decides nothing but how the result lies
@@ -37,7 +41,18 @@ struct PointwiseOp {
   Kind kind = Kind::kComputes;
   const char* variant = nullptr; // what a string among the arguments must say
   bool needs_avx512 = false;     // a function that is slower than PyTorch's on other processors
+  // Of a function of rows: how long they may be.
+  int64_t min_row = 0;
+  int64_t max_row = 0;
+
+  // Several instructions make three results: see lowering/fusion/layer_norm.h.
+  bool is_layer_norm() const {
+    return opcode == kernels::Opcode::kNormalize;
+  }
 };
+
+// Whether a constant argument says what its row in the table expects, for a result of these sizes.
+bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes);
 
 // How powers with this exponent are computed; nothing if by the CPU's kernel alone.
 std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
@@ -49,10 +64,14 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op);
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
 // nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps.
+// Those of rows also want the tensors to be contiguous, and the rows to be as long as takes_rows() says; beside them,
+// there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
 bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
+// Whether a function takes tensors that lie so; all of them, if it is none of rows.
+bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
 } // namespace lazyplug

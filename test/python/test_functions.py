@@ -28,6 +28,14 @@ FUNCTIONS = {
     "softplus": lambda x: F.softplus(x, 2, 3),
 }
 
+ROWS = {
+    "softmax": lambda x: F.softmax(x, -1),
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:], x.detach()[0] + 1, x.detach()[1]),
+    "layer_norm of itself": lambda x: F.layer_norm(x, x.shape[-1:]),
+}
+ALL = FUNCTIONS | ROWS
+
 
 # Of which PyTorch's are faster without AVX-512.
 NOT_ALWAYS = {"sin", "cos", "gelu"}
@@ -35,6 +43,11 @@ NOT_ALWAYS = {"sin", "cos", "gelu"}
 
 def are_ours(name):
     return torch.backends.cpu.get_cpu_capability() == "AVX512" or name not in NOT_ALWAYS
+
+
+needs_vectors = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"), reason="there are no functions of our own"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,26 +76,26 @@ def value_and_gradient(function, x):
     return y.detach(), gradient
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ALL)
 def test_values_and_gradients(name):
     x = numbers(7, 133)
     with work() as done:
-        actual = value_and_gradient(FUNCTIONS[name], x.to(DEVICE))
+        actual = value_and_gradient(ALL[name], x.to(DEVICE))
         finish_everything()
     assert done.fallbacks == 0
     assert not are_ours(name) or metrics.counter_value("FusedNodes") > 0
-    expected = value_and_gradient(FUNCTIONS[name], x.double())
+    expected = value_and_gradient(ALL[name], x.double())
     for ours, exact in zip(actual, expected, strict=True):
         torch.testing.assert_close(ours.cpu().double(), exact, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ALL)
 def test_bits_do_not_depend_on_who_shares_the_kernel(name):
-    x = numbers(9, 57)
+    x = numbers(9, 77)
 
     def program(x):
         before = x * 0.5 + 1
-        y = FUNCTIONS[name](before)
+        y = ALL[name](before)
         return y, (y - before).relu() * y
 
     together = program(x.to(DEVICE))
@@ -95,15 +108,89 @@ def test_bits_do_not_depend_on_who_shares_the_kernel(name):
         assert all(torch.equal(a, b) for a, b in zip(first, results, strict=True))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ALL)
 def test_bits_are_the_same_at_once(name):
     tensors = [numbers(2, size) for size in range(2001, 2061)]
-    at_once = [bits(FUNCTIONS[name](x.to(DEVICE))) for x in tensors]
+    at_once = [bits(ALL[name](x.to(DEVICE))) for x in tensors]
     assert metrics.counter_value("RunAtOnce") > 20
     ir_cache.reset()
     with config.changed({"max_size_variants": 0}):
-        recorded = [bits(FUNCTIONS[name](x.to(DEVICE))) for x in tensors]
+        recorded = [bits(ALL[name](x.to(DEVICE))) for x in tensors]
     assert all(torch.equal(a, b) for a, b in zip(at_once, recorded, strict=True))
+
+
+GROUPS = {
+    "gelu of softmax": (lambda x: F.gelu(F.softmax(x, -1), approximate="tanh").sum(-1, keepdim=True), 3),
+    "residual": (lambda x: F.layer_norm(x * 0.5 + x.sin(), x.shape[-1:]), 4),
+    "gate": (lambda x: F.layer_norm(x, x.shape[-1:], x.reshape(-1)[: x.shape[-1]]).sigmoid() * x, 3),
+    "masked": (lambda x: F.softmax(torch.where(x > 1, x / 3, x - 1000), -1), 5),
+    "statistics": (lambda x: torch.cat(torch.native_layer_norm(x + 1, x.shape[-1:], None, None, 1e-5), -1), 2),
+}
+
+
+@needs_vectors
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("shape", [(5, 64), (3, 7, 130), (300, 768)], ids=str)
+def test_rows_share_a_kernel_with_their_neighbours(name, shape):
+    function, num_nodes = GROUPS[name]
+    x = numbers(*shape).to(DEVICE)
+    x.cpu()
+    if not are_ours("sin"):
+        num_nodes -= name == "residual"
+    with work() as done:
+        actual = function(x).cpu()
+    assert done.fallbacks == 0
+    assert metrics.counter_value("FusedGroups") == 1
+    assert metrics.counter_value("FusedNodes") == num_nodes
+    torch.testing.assert_close(actual.double(), function(x.cpu().double()), rtol=3e-6, atol=3e-6)
+
+
+@needs_vectors
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("length", [64, 65, 127, 1000, 2048])
+def test_rows_of_any_length(name, length):
+    x = numbers(6, length)
+    actual = value_and_gradient(ROWS[name], x.to(DEVICE))
+    finish_everything()
+    assert metrics.counter_value("FusedNodes") > 0
+    for ours, exact in zip(actual, value_and_gradient(ROWS[name], x.double()), strict=True):
+        torch.testing.assert_close(ours.cpu().double(), exact, rtol=2e-6, atol=4e-6)
+
+
+@needs_vectors
+def test_cross_entropy_and_its_gradient():
+    logits, labels = numbers(50, 10), torch.arange(50) % 10
+    losses = []
+    for x, y in ((logits.double(), labels), (logits.to(DEVICE), labels.to(DEVICE))):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(x, y)
+        loss.backward()
+        losses.append((loss.detach().cpu().double(), x.grad.cpu().double()))
+    assert metrics.counter_value("FusedNodes") >= 2
+    for exact, ours in zip(*losses, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-7)
+
+
+def test_rows_without_a_number_are_nan():
+    x = numbers(4, 70)
+    x[0] = -float("inf")
+    x[1, 3] = float("nan")
+    x[2, 69] = float("inf")
+    for function in ROWS.values():
+        actual = function(x.to(DEVICE)).cpu()
+        torch.testing.assert_close(actual.isnan(), function(x).isnan())
+        assert actual[3].isnan().sum() == function(x)[3].isnan().sum()
+
+
+def test_a_lost_parameter_spoils_all_results_of_a_norm():
+    x = numbers(4, 70).to(DEVICE)
+    lost = x.reshape(-1).index_select(0, torch.arange(400, 470).to(DEVICE))
+    results = torch.native_layer_norm(x, (70,), lost, None, 1e-5)
+    other = x * 2
+    assert torch.equal(other.cpu(), x.cpu() * 2)
+    for result in results:
+        with pytest.raises(IndexError, match="out of range"):
+            result.cpu()
 
 
 def roots(tensors):
@@ -143,6 +230,13 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
         lambda x: x.lgamma(),
         lambda x: x.int().sin(),
         lambda x: F.gelu(x.t()[1:3]),
+        lambda x: F.softmax(x.double(), -1),
+        lambda x: F.softmax(x, 0),
+        lambda x: F.log_softmax(x.t(), -1),
+        lambda x: F.softmax(x[:, :1], -1),
+        lambda x: F.layer_norm(x, x.shape),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: F.layer_norm(x.repeat(1, 3), (93,), bias=x.repeat(1, 3)[0]),
     ],
     ids=[
         "double",
@@ -155,6 +249,13 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
         "another",
         "integers",
         "a part",
+        "softmax of double",
+        "softmax of columns",
+        "softmax of a transpose",
+        "softmax of one",
+        "a norm of all",
+        "a norm of short rows",
+        "a norm with a bias alone",
     ],
 )
 def test_what_is_left_to_the_cpu_has_its_bits(program):

@@ -15,7 +15,7 @@ namespace lazyplug::kernels {
 inline std::vector<OpcodeTraits> elementwise_opcodes() {
   std::vector<OpcodeTraits> result;
   std::copy_if(kOpcodes.begin(), kOpcodes.end(), std::back_inserter(result), [](const OpcodeTraits& row) {
-    return !reduces_rows(row.opcode) && row.opcode != Opcode::kSpread;
+    return !is_about_rows(row.opcode);
   });
   return result;
 }

@@ -91,6 +91,65 @@ TEST_F(FunctionKernel, ComputesOthersWithAvx512Only) {
   }
 }
 
+TEST_F(FunctionKernel, ComputesFunctionsOfRows) {
+  const at::Tensor rows = at::randn({7, 133});
+  const at::Tensor gradient = at::randn({7, 133});
+  const at::Tensor d = rows.to(at::kDouble);
+  const at::Tensor e = gradient.to(at::kDouble);
+  const at::Tensor y = rows.softmax(-1);
+  const at::Tensor z = rows.log_softmax(-1);
+  const auto as_double = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+  expect_close(run("aten::_softmax", {rows, 1, false}), d.softmax(-1));
+  expect_close(run("aten::_log_softmax", {rows, -1, false}), d.log_softmax(-1));
+  expect_close(
+      run("aten::_softmax_backward_data", {gradient, y, -1, at::kFloat}),
+      at::_softmax_backward_data(e, as_double(y), -1, at::kDouble));
+  expect_close(
+      run("aten::_log_softmax_backward_data", {gradient, z, -1, at::kFloat}),
+      at::_log_softmax_backward_data(e, as_double(z), -1, at::kDouble));
+}
+
+TEST_F(FunctionKernel, LayerNormHasThreeResults) {
+  const at::Tensor rows = at::randn({2, 7, 133});
+  const at::Tensor w = at::randn({133});
+  const at::Tensor b = at::randn({133});
+  const c10::IValue none;
+  for (const auto& parameters : {std::vector<c10::IValue>{none, none}, {w, none}, {w, b}}) {
+    c10::Stack stack{rows, c10::List<int64_t>({133}), parameters[0], parameters[1], 1e-5};
+    ASSERT_TRUE(run_function(make_op("aten::native_layer_norm"), stack));
+    ASSERT_EQ(stack.size(), 3);
+    const auto as_double = [](const c10::IValue& parameter) {
+      return parameter.isNone() ? std::optional<at::Tensor>() : parameter.toTensor().to(at::kDouble);
+    };
+    const auto exact =
+        at::native_layer_norm(rows.to(at::kDouble), {133}, as_double(parameters[0]), as_double(parameters[1]), 1e-5);
+    expect_close(stack[0].toTensor(), std::get<0>(exact));
+    expect_close(stack[1].toTensor(), std::get<1>(exact));
+    expect_close(stack[2].toTensor(), std::get<2>(exact));
+    EXPECT_EQ(stack[1].toTensor().sizes(), (std::vector<int64_t>{2, 7, 1}));
+  }
+  const c10::List<int64_t> last({133});
+  const auto is_computed = [](c10::Stack stack) { return run_function(make_op("aten::native_layer_norm"), stack); };
+  EXPECT_FALSE(is_computed({rows, last, none, b, 1e-5})) << "a bias alone";
+  EXPECT_FALSE(is_computed({rows, c10::List<int64_t>({7, 133}), none, none, 1e-5}));
+  EXPECT_FALSE(is_computed({rows.transpose(0, 1), last, none, none, 1e-5}));
+  EXPECT_FALSE(is_computed({rows, last, at::randn({133, 2}).select(1, 0), none, 1e-5})) << "with gaps";
+  EXPECT_FALSE(is_computed({rows.to(at::kDouble), last, none, none, 1e-5}));
+}
+
+TEST_F(FunctionKernel, OtherFunctionsOfRowsAreLeftAlone) {
+  const at::Tensor rows = at::randn({7, 133});
+  EXPECT_FALSE(run("aten::_softmax", {rows, 0, false}).defined()) << "not the last dimension";
+  EXPECT_FALSE(run("aten::_softmax", {rows.t(), 1, false}).defined()) << "not contiguous";
+  EXPECT_FALSE(run("aten::_softmax", {rows.to(at::kDouble), 1, false}).defined());
+  EXPECT_FALSE(run("aten::_softmax", {rows.to(at::kHalf), 1, true}).defined());
+  EXPECT_FALSE(run("aten::_softmax", {rows.slice(0, 0, 0), 1, false}).defined()) << "nothing";
+  EXPECT_FALSE(run("aten::_softmax", {rows[0][0], -1, false}).defined()) << "no row";
+  EXPECT_FALSE(run("aten::_softmax", {rows.slice(1, 0, 1).clone(), -1, false}).defined()) << "short";
+  EXPECT_FALSE(run("aten::_softmax", {at::randn({2, 4097}), -1, false}).defined()) << "long";
+  EXPECT_FALSE(run("aten::_softmax_backward_data", {rows, rows, -1, at::kHalf}).defined());
+}
+
 TEST_F(FunctionKernel, ResultsLieAsTheArguments) {
   const at::Tensor transposed = at::rand({3, 5}).t();
   EXPECT_EQ(run("aten::exp", {transposed}).strides(), transposed.strides());

@@ -13,9 +13,9 @@ const std::string kStart =
 class PointwiseGroups : public testing::Test {
  protected:
   // The nodes after those of kStart; each is offered to the group in turn.
-  std::string add_all(const std::string& text) {
+  std::string add_all(const std::string& text, bool functions = false) {
     graph.emplace(parse(kStart + text));
-    group.emplace(*graph);
+    group.emplace(*graph, functions);
     std::string taken;
     for (GraphNode& node : graph->nodes()) {
       if (node.kind() != NodeKind::kDeviceData) {
@@ -258,6 +258,145 @@ TEST_F(PointwiseGroups, OfRowsReadNothingThatIsNot) {
                   "%8 = aten::mul.Tensor(%6, %7[Float[4, 1] strides=[64, 1]])  # Float[4, 1] strides=[1, 1]\n"
                   "return %8, %7\n"),
       "1110");
+}
+
+TEST_F(PointwiseGroups, MayHaveFunctionsOfRows) {
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = aten::add.Tensor(%3, %4, 1)  # Float[4, 64] strides=[64, 1]\n"
+                  "%6 = aten::_softmax(%5, -1, False)  # Float[4, 64] strides=[64, 1]\n"
+                  "%7 = aten::gelu(%6, \"tanh\")  # Float[4, 64] strides=[64, 1]\n"
+                  "%8 = aten::sum.dim_IntList(%7, [1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+                  "%9 = aten::_softmax_backward_data(%7, %6, 1, 6)  # Float[4, 64] strides=[64, 1]\n"
+                  "return %8, %9\n",
+          /*functions=*/true),
+      "11111");
+  EXPECT_EQ(
+      program(),
+      "f32 memory 4 slots 6 numbers 1 4 = add 0 1 0 ; 4 = softmax 4 ; 5 = gelu_tanh 4 ; 2 = row_sum 5 ; "
+      "3 = softmax_backward 5 4 ;");
+}
+
+TEST_F(PointwiseGroups, ShortRowsHaveFunctions) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::_log_softmax(%0, 1, False)  # Float[4, 8] strides=[8, 1]\n"
+          "%4 = aten::_log_softmax_backward_data(%0, %3, 1, 6)  # Float[4, 8] strides=[8, 1]\n"
+          "return %4\n",
+          /*functions=*/true),
+      "11");
+}
+
+TEST_F(PointwiseGroups, TakeNoOtherFunctionsOfRows) {
+  for (const char* call :
+       {"aten::_softmax(%3, 0, False)  # Float[4, 64] strides=[64, 1]\n",
+        "aten::_softmax(%3[Float[64, 4] strides=[1, 64]], 1, False)  # Float[64, 4] strides=[4, 1]\n",
+        "aten::_softmax(%3[Float[2, 64] strides=[128, 1]], 1, False)  # Float[2, 64] strides=[64, 1]\n",
+        "aten::_softmax(%3[Float[256, 1] strides=[1, 1]], 1, False)  # Float[256, 1] strides=[1, 1]\n",
+        "aten::_softmax(%2, 0, False)  # Double[] strides=[]\n",
+        "aten::_softmax(%5, 1, True)  # Float[4, 64] strides=[64, 1]\n",
+        "aten::_softmax(%6, 1, False)  # Double[4, 64] strides=[64, 1]\n",
+        "aten::_softmax(%7, 1, False)  # Float[2, 4097] strides=[4097, 1]\n",
+        "aten::_softmax_backward_data(%3, %3, 1, 5)  # Half[4, 64] strides=[64, 1]\n"}) {
+    EXPECT_EQ(
+        add_all(
+            kRows +
+                "%5 = device_data(5)  # Half[4, 64] strides=[64, 1]\n"
+                "%6 = device_data(6)  # Double[4, 64] strides=[64, 1]\n"
+                "%7 = device_data(7)  # Float[2, 4097] strides=[4097, 1]\n"
+                "%8 = " +
+                call + "return %8\n",
+            /*functions=*/true),
+        "0")
+        << call;
+  }
+}
+
+TEST_F(PointwiseGroups, TheLongestRowsFitAlone) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Float[2, 4096] strides=[4096, 1]\n"
+          "%4 = device_data(4)  # Float[2, 4096] strides=[4096, 1]\n"
+          "%5 = aten::_softmax_backward_data(%3, %4, -1, 6)  # Float[2, 4096] strides=[4096, 1]\n"
+          "return %5\n",
+          /*functions=*/true),
+      "1");
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Float[2, 2048] strides=[2048, 1]\n"
+          "%4 = device_data(4)  # Float[2048] strides=[1]\n"
+          "%5 = device_data(5)  # Float[2048] strides=[1]\n"
+          "%6 = aten::native_layer_norm(%3, [2048], %4, %5, 1e-05)  # Float[2, 2048] strides=[2048, 1]; "
+          "Float[2, 1] strides=[1, 1]; Float[2, 1] strides=[1, 1]\n"
+          "return %6.0, %6.1, %6.2\n",
+          /*functions=*/true),
+      "1");
+}
+
+const std::string kNormed =
+    ")  # Float[4, 64] strides=[64, 1]; Float[4, 1] strides=[1, 1]; Float[4, 1] strides=[1, 1]\n";
+
+TEST_F(PointwiseGroups, LayerNormHasThreeResults) {
+  EXPECT_EQ(
+      add_all(
+          kRows +
+              "%5 = aten::neg(%3)  # Float[4, 64] strides=[64, 1]\n"
+              "%6 = aten::native_layer_norm(%5, [64], %4, %4, 1e-05" +
+              kNormed +
+              "%7 = aten::sigmoid(%6.0)  # Float[4, 64] strides=[64, 1]\n"
+              "%8 = aten::mul.Tensor(%7, %6.2)  # Float[4, 64] strides=[64, 1]\n"
+              "%9 = aten::neg(%6.1)  # Float[4, 1] strides=[1, 1]\n"
+              "return %8, %6.2, %6.0, %9\n",
+          /*functions=*/true),
+      "11111");
+  EXPECT_EQ(
+      program(),
+      "f32 memory 6 slots 9 numbers 1 6 = neg 0 ; 7 = row_center 6 ; 3 = row_rstd 6 7 0 ; 2 = normalize 6 7 3 ; "
+      "2 = mul_add 2 1 1 ; 6 = sigmoid 2 ; 8 = spread 3 ; 4 = mul 6 8 ; 5 = row:neg 7 ;");
+  const auto outputs = group->outputs();
+  ASSERT_EQ(outputs.size(), 4);
+  EXPECT_EQ(outputs[0].value.output, 0);
+  EXPECT_EQ(outputs[1].value.output, 2);
+  EXPECT_FALSE(outputs[0].is_for_row);
+  EXPECT_TRUE(outputs[1].is_for_row);
+  for (const auto& output : outputs) {
+    EXPECT_EQ(output.inputs, (std::vector<uint32_t>{0, 1})) << "if a parameter is lost, all are";
+  }
+}
+
+TEST_F(PointwiseGroups, LayerNormMayLackParameters) {
+  for (const auto& [parameters, expected] :
+       {std::pair{"None, None", "2 = row_center 0 ; 3 = row_rstd 0 2 0 ; 1 = normalize 0 2 3 ;"},
+        {"%4, None", "3 = row_center 0 ; 4 = row_rstd 0 3 0 ; 2 = normalize 0 3 4 ; 2 = mul 2 1 ;"}}) {
+    EXPECT_EQ(
+        add_all(
+            kRows + "%5 = aten::native_layer_norm(%3, [64], " + parameters + ", 1e-05" + kNormed + "return %5.0\n",
+            /*functions=*/true),
+        "1");
+    EXPECT_NE(program().find(expected), std::string::npos) << program();
+  }
+}
+
+TEST_F(PointwiseGroups, TakeNoOtherLayerNorms) {
+  for (const char* arguments :
+       {"%3, [4, 64], None, None, 1e-05)  # Float[4, 64] strides=[64, 1]; Float[1, 1] strides=[1, 1]; "
+        "Float[1, 1] strides=[1, 1]\n",
+        "%3, [64], None, %4, 1e-05)  # Float[4, 64] strides=[64, 1]; Float[4, 1] strides=[1, 1]; "
+        "Float[4, 1] strides=[1, 1]\n",
+        "%3, [64], %5[Float[64] strides=[2]], None, 1e-05)  # Float[4, 64] strides=[64, 1]; "
+        "Float[4, 1] strides=[1, 1]; Float[4, 1] strides=[1, 1]\n",
+        "%5[Float[4, 32] strides=[32, 1]], [32], None, None, 1e-05)  # Float[4, 32] strides=[32, 1]; "
+        "Float[4, 1] strides=[1, 1]; Float[4, 1] strides=[1, 1]\n",
+        "%5[Float[2, 64] strides=[1, 2]], [64], None, None, 1e-05)  # Float[2, 64] strides=[64, 1]; "
+        "Float[2, 1] strides=[1, 1]; Float[2, 1] strides=[1, 1]\n"}) {
+    EXPECT_EQ(
+        add_all(
+            kRows + "%5 = device_data(5)  # Float[128] strides=[1]\n%6 = aten::native_layer_norm(" + arguments +
+                "return %6.0\n",
+            /*functions=*/true),
+        "0")
+        << arguments;
+  }
 }
 
 TEST_F(PointwiseGroups, PowersAreTakenWhoseInstructionIsKnown) {

@@ -79,6 +79,31 @@ TEST(PointwiseOps, FunctionsAreApart) {
   EXPECT_EQ(find_function(find_op("aten::neg"), {}), nullptr);
 }
 
+TEST(PointwiseOps, FunctionsOfRowsWantThemContiguousAndSoLong) {
+  const PointwiseOp& softmax = *find_function(find_op("aten::_softmax"), {});
+  EXPECT_TRUE(takes_rows(softmax, {3, 2}, {2, 1}));
+  EXPECT_TRUE(takes_rows(softmax, {4096}, {1}));
+  EXPECT_FALSE(takes_rows(softmax, {4097}, {1}));
+  EXPECT_FALSE(takes_rows(softmax, {3, 1}, {1, 1}));
+  EXPECT_FALSE(takes_rows(softmax, {3, 8}, {1, 3}));
+  EXPECT_FALSE(takes_rows(softmax, {0, 8}, {8, 1}));
+  EXPECT_FALSE(takes_rows(softmax, {}, {}));
+  const PointwiseOp& norm = *find_function(find_op("aten::native_layer_norm"), {});
+  EXPECT_TRUE(norm.is_layer_norm());
+  EXPECT_TRUE(takes_rows(norm, {3, 64}, {64, 1}));
+  EXPECT_FALSE(takes_rows(norm, {3, 63}, {63, 1}));
+  EXPECT_FALSE(takes_rows(norm, {3, 2049}, {2049, 1}));
+  EXPECT_TRUE(takes_rows(*find_function(find_op("aten::exp"), {}), {3, 8}, {1, 3}));
+}
+
+TEST(PointwiseOps, ConstantsSayWhatTheirRowsExpect) {
+  EXPECT_TRUE(is_expected(-1, 'd', {3, 8}) && is_expected(1, 'd', {3, 8}) && !is_expected(0, 'd', {3, 8}));
+  EXPECT_TRUE(is_expected(false, 'f', {}) && !is_expected(true, 'f', {}) && !is_expected(c10::IValue(), 'f', {}));
+  EXPECT_TRUE(is_expected(at::kFloat, 'y', {}) && !is_expected(at::kHalf, 'y', {}));
+  const c10::IValue eight = c10::List<int64_t>({8});
+  EXPECT_TRUE(is_expected(eight, 'z', {3, 8}) && !is_expected(eight, 'z', {8, 3}) && !is_expected(eight, 'z', {}));
+}
+
 // A call's identity must tell apart the exponents that have instructions, and no others need to be.
 TEST(PointwiseOps, ExponentsWithAnInstructionDecideAboutACall) {
   const ArgInfo& exponent = find_op("aten::pow.Tensor_Scalar").args()[1];

@@ -1,0 +1,247 @@
+// Functions of rows. Compiled within each target's namespace, as kernels/vector.h is. The output may be an input.
+#pragma once
+
+#include "kernels/vector_math.h"
+
+namespace lazyplug::kernels::LAZYPLUG_TARGET {
+namespace {
+
+// What is made of a row, such as its sum: of each kPartials-th element first, in order, whatever the target's vectors.
+constexpr int kPartials = 32;
+template <typename V>
+constexpr int kNumColumns = kPartials * sizeof(Element<V>) / sizeof(V);
+template <typename V>
+using Columns = std::make_integer_sequence<int, kNumColumns<V>>;
+
+template <typename V>
+struct Partials {
+  V of[kNumColumns<V>];
+
+  explicit Partials(Element<V> start) {
+    for (V& column : of) {
+      column = broadcast<V>(start);
+    }
+  }
+};
+
+// A vector of a row, or the few elements at its end.
+template <typename V>
+struct Whole {
+  V load(const Element<V>* from, V /*rest*/ = V{}) const {
+    return LAZYPLUG_TARGET::load<V>(from);
+  }
+  void store(V x, Element<V>* to) const {
+    LAZYPLUG_TARGET::store(x, to);
+  }
+};
+template <typename V>
+struct Part {
+  int64_t n;
+
+  V load(const Element<V>* from, V rest = V{}) const {
+    return load_part(from, n, rest);
+  }
+  void store(V x, Element<V>* to) const {
+    store_part(x, to, n);
+  }
+};
+
+// Calls visit(access, place, column) for all of a row in order.
+template <typename V, typename Visit, int... kColumns>
+[[gnu::always_inline]] inline void
+visit_row(int64_t n, const Visit& visit, std::integer_sequence<int, kColumns...> /*columns*/) {
+  constexpr int64_t kStep = kNumLanes<V>;
+  int64_t i = 0;
+  for (; i + kPartials <= n; i += kPartials) {
+    (visit(Whole<V>{}, i + kColumns * kStep, kColumns), ...);
+  }
+  const auto visit_rest = [&](int column) __attribute__((always_inline)) {
+    if (i + kStep <= n) {
+      visit(Whole<V>{}, i, column);
+    } else if (i < n) {
+      visit(Part<V>{n - i}, i, column);
+    }
+    i += kStep;
+  };
+  (visit_rest(kColumns), ...);
+}
+
+template <typename V, typename Visit>
+[[gnu::always_inline]] inline void visit_row(int64_t n, const Visit& visit) {
+  visit_row<V>(n, visit, Columns<V>());
+}
+
+template <int kDistance, typename V, int... kLanes>
+V rotate(V x, std::integer_sequence<int, kLanes...> /*lanes*/) {
+  return __builtin_shufflevector(x, x, ((kLanes + kDistance) % sizeof...(kLanes))...);
+}
+
+// By halves, down to one, which is then in each lane.
+template <int kDistance, typename V, typename Combine>
+V fold_lanes(V x, const Combine& combine) {
+  if constexpr (kDistance == 0) {
+    return x;
+  } else {
+    const V other = rotate<kDistance>(x, std::make_integer_sequence<int, kNumLanes<V>>());
+    return fold_lanes<kDistance / 2>(combine(x, other), combine);
+  }
+}
+
+template <typename V, typename Combine>
+V fold(Partials<V> partials, const Combine& combine) {
+#pragma GCC unroll 8
+  for (int half = kNumColumns<V> / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) {
+      partials.of[i] = combine(partials.of[i], partials.of[i + half]);
+    }
+  }
+  return fold_lanes<kNumLanes<V> / 2>(partials.of[0], combine);
+}
+
+template <typename V>
+V fold_sum(const Partials<V>& partials) {
+  return fold(partials, [](V a, V b) { return a + b; });
+}
+
+constexpr float kLowest = -kInfinity;
+
+// NaN may be passed over.
+template <typename T, typename V = VectorOf<T>>
+V largest_of(int64_t n, const T* a) {
+  Partials<V> largest(kLowest);
+  const V rest = broadcast<V>(kLowest);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    largest.of[column] = at_least(access.load(a + i, rest), largest.of[column]);
+  });
+  return fold(largest, [](V x, V y) { return at_least(x, y); });
+}
+
+// x / divisor, nearly always rounded correctly, in less time.
+template <typename V>
+V divide(V x, V divisor, [[maybe_unused]] V inverse) {
+#ifdef __AVX2__
+  const V quotient = x * inverse;
+  return multiply_add(multiply_add(-quotient, divisor, x), inverse, quotient);
+#else
+  return x / divisor;
+#endif
+}
+
+// What is beyond the row, -inf, adds nothing. If the largest is infinite, or some are NaN, all become NaN.
+template <typename T>
+void softmax(int64_t n, T* out, const T* a) {
+  using V = VectorOf<T>;
+  const V largest = largest_of(n, a);
+  const V rest = broadcast<V>(kLowest);
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    const V power = exp(access.load(a + i, rest) - largest);
+    access.store(power, out + i);
+    sums.of[column] += power;
+  });
+  const V sum = fold_sum(sums);
+  const V inverse = T(1) / sum;
+  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+    access.store(divide(access.load(out + i), sum, inverse), out + i);
+  });
+}
+
+// Of several rows, so that there is one logarithm for many of them.
+template <typename T>
+void log_softmax(int64_t num_rows, int64_t n, T* out, const T* a) {
+  using V = VectorOf<T>;
+  constexpr int64_t kBlock = kNumLanes<V>;
+  const V rest = broadcast<V>(kLowest);
+  for (int64_t first = 0; first < num_rows; first += kBlock) {
+    const int64_t end = num_rows - first < kBlock ? num_rows : first + kBlock;
+    T largest[kBlock];
+    T logarithms[kBlock] = {};
+    for (int64_t row = first; row < end; ++row) {
+      const T* from = a + row * n;
+      const V top = largest_of(n, from);
+      Partials<V> sums(0);
+      visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+        sums.of[column] += exp(access.load(from + i, rest) - top);
+      });
+      largest[row - first] = top[0];
+      logarithms[row - first] = fold_sum(sums)[0];
+    }
+    store(log(load<V>(logarithms)), logarithms);
+    for (int64_t row = first; row < end; ++row) {
+      const V top = broadcast<V>(largest[row - first]);
+      const V logarithm = broadcast<V>(logarithms[row - first]);
+      visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+        access.store(access.load(a + row * n + i) - top - logarithm, out + row * n + i);
+      });
+    }
+  }
+}
+
+template <typename T>
+void softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
+  using V = VectorOf<T>;
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    sums.of[column] = multiply_add(access.load(gradient + i), access.load(result + i), sums.of[column]);
+  });
+  const V sum = fold_sum(sums);
+  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+    access.store((access.load(gradient + i) - sum) * access.load(result + i), out + i);
+  });
+}
+
+template <typename T>
+void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
+  using V = VectorOf<T>;
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    sums.of[column] += access.load(gradient + i);
+  });
+  const V sum = fold_sum(sums);
+  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+    const V product = exp(access.load(result + i)) * sum;
+    access.store(access.load(gradient + i) - product, out + i);
+  });
+}
+
+template <typename V>
+V sum_of(int64_t n, const Element<V>* a, V guess) {
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    sums.of[column] += access.load(a + i, guess) - guess;
+  });
+  return fold_sum(sums);
+}
+
+// Summed up as distances from the mean of the first elements, which are small.
+template <typename T>
+T center(int64_t n, const T* a) {
+  using V = VectorOf<T>;
+  const int64_t num_first = n < kPartials ? n : kPartials;
+  const V guess = sum_of(num_first, a, V{}) / static_cast<T>(num_first);
+  return (guess + sum_of(n, a, guess) / static_cast<T>(n))[0];
+}
+
+template <typename T>
+T rstd(int64_t n, const T* a, T mean, T epsilon) {
+  using V = VectorOf<T>;
+  const V rest = broadcast<V>(mean);
+  Partials<V> sums(0);
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    const V distance = access.load(a + i, rest) - rest;
+    sums.of[column] = multiply_add(distance, distance, sums.of[column]);
+  });
+  return T(1) / std::sqrt(fold_sum(sums)[0] / static_cast<T>(n) + epsilon);
+}
+
+template <typename T>
+void normalize(int64_t n, T* out, const T* a, T mean, T rstd) {
+  using V = VectorOf<T>;
+  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+    access.store((access.load(a + i) - mean) * rstd, out + i);
+  });
+}
+
+} // namespace
+} // namespace lazyplug::kernels::LAZYPLUG_TARGET
