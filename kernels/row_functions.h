@@ -87,20 +87,27 @@ V fold_lanes(V x, const Combine& combine) {
   }
 }
 
-template <typename V, typename Combine>
-V fold(Partials<V> partials, const Combine& combine) {
+template <int kHalf, typename V, typename Combine>
+[[gnu::always_inline]] inline V fold_columns(const V* columns, const Combine& combine) {
+  if constexpr (kHalf == 0) {
+    return columns[0];
+  } else {
+    V folded[kHalf];
 #pragma GCC unroll 8
-  for (int half = kNumColumns<V> / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) {
-      partials.of[i] = combine(partials.of[i], partials.of[i + half]);
+    for (int i = 0; i < kHalf; ++i) {
+      folded[i] = combine(columns[i], columns[i + kHalf]);
     }
+    return fold_columns<kHalf / 2>(folded, combine);
   }
-  return fold_lanes<kNumLanes<V> / 2>(partials.of[0], combine);
+}
+
+template <typename V, typename Combine>
+[[gnu::always_inline]] inline V fold(const Partials<V>& partials, const Combine& combine) {
+  return fold_lanes<kNumLanes<V> / 2>(fold_columns<kNumColumns<V> / 2>(partials.of, combine), combine);
 }
 
 template <typename V>
-V fold_sum(const Partials<V>& partials) {
+[[gnu::always_inline]] inline V fold_sum(const Partials<V>& partials) {
   return fold(partials, [](V a, V b) { return a + b; });
 }
 
