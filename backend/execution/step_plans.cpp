@@ -111,6 +111,7 @@ void StepPlans::begin_step() {
   last_op_ = boundary_;
   is_disturbed_ = false;
   was_cut_ = false;
+  was_uncut_ = uncut_steps_ != 0;
   num_overlapping_ = 0;
   is_timed_ = num_settled_ < kQuiet;
   recording_.clear();
@@ -143,6 +144,7 @@ StepPlans::StepId StepPlans::end_step() {
   prefix_ = 0;
   boundary_ = now_();
   ended_ = is_known ? id : 0;
+  uncut_steps_ -= uncut_steps_ != 0 ? 1 : 0;
   if (!is_known) {
     return 0;
   }
@@ -157,6 +159,11 @@ StepPlans::StepId StepPlans::end_step() {
     try_again(step);
   }
   const bool is_timed = step.state == State::kTimed && (step.is_long || step.seen >= kWarmUps);
+  if (is_timed && was_cut_ && step.num_freed < kMaxFreed) {
+    ++step.num_freed;
+    step.seen = 0;
+    uncut_steps_ = kWarmUps + kTimed;
+  }
   if (!is_timed || was_cut_ || recording_.size() != num_ops) {
     return 0;
   }
@@ -170,7 +177,8 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
   const auto found = steps_.find(id);
   if (found != steps_.end() && found->second.state == State::kTimed) {
     found->second.times.kernels = std::move(kernels);
-    costs_.job += (job_cost - costs_.job) / 8;
+    // A graph may have been compiled meanwhile.
+    costs_.job += (std::min(job_cost, 2 * costs_.job) - costs_.job) / 8;
   }
 }
 
@@ -179,16 +187,19 @@ void StepPlans::note_duration(Step& step, double seconds) {
   if (step.state == State::kTimed && step.seen >= planned_when_seen && !was_cut_) {
     plan(step);
   }
-  if (step.state != State::kTrial || step.seen == 0) {
-    return;
+  if (step.state == State::kTrial && step.seen != 0) {
+    note_trial(step, seconds);
   }
+}
+
+void StepPlans::note_trial(Step& step, double seconds) {
   const size_t place = (step.seen - 1) % kBlock;
   const bool is_warm = step.seen > kBlock; // graphs have been compiled
-  if (is_warm && place != 0) {
-    (was_cut_ ? step.cut : step.whole).push_back(seconds);
+  if (is_warm && place != 0 && !was_uncut_) {
+    (step.cuts_now ? step.cut : step.whole).push_back(seconds);
   }
   if (place == kBlock - 1) {
-    cut_from_now_on(step, !was_cut_);
+    cut_from_now_on(step, !step.cuts_now);
   }
   const size_t num_trials = std::min(step.cut.size(), step.whole.size());
   const bool is_clear =
@@ -198,8 +209,6 @@ void StepPlans::note_duration(Step& step, double seconds) {
     const double gain = whole - median(step.cut);
     const double margin = least_saving(whole) / 2;
     settle(step, gain > (step.is_cut ? -margin : margin));
-  } else if (step.seen > 8 * kTrials) {
-    settle(step, step.is_cut); // another step's cuts, which begins with the same ops, leave it no choice
   }
 }
 
@@ -233,6 +242,7 @@ void StepPlans::settle(Step& step, bool cut) {
   Step settled;
   settled.state = State::kSettled;
   settled.is_cut = cut;
+  settled.cuts_now = cut;
   settled.num_retrials = step.num_retrials;
   settled.is_long = step.is_long;
   settled.ended_at = step.ended_at;
@@ -250,9 +260,17 @@ void StepPlans::try_again(Step& step) {
   step.seen = 0;
 }
 
-void StepPlans::cut_from_now_on(const Step& step, bool cut) {
+void StepPlans::cut_from_now_on(Step& step, bool cut) {
+  if (step.cuts_now == cut) {
+    return;
+  }
+  step.cuts_now = cut;
   for (const StepId prefix : step.cuts) {
-    cut ? static_cast<void>(cuts_.insert(prefix)) : static_cast<void>(cuts_.erase(prefix));
+    const auto place = cuts_.emplace(prefix, 0).first;
+    place->second += cut ? 1 : -1;
+    if (place->second == 0) {
+      cuts_.erase(place);
+    }
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace lazyplug {
@@ -43,7 +42,10 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // be slower, and not only no faster. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for
 // it are few: a long step, which may be an epoch, once, as soon as it has come.
-// A step that is a small part of what is recorded is not planned. Counters:
+// A step that is a small part of what is recorded is not planned. Where steps begin
+// alike, such as an evaluation and a training step, the cuts of each are those of
+// the others, too: a trial compares a step with its own cuts and without, and a
+// step that has to be timed is not cut at all meanwhile. Counters:
 // StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
 // settled otherwise.
 //
@@ -55,13 +57,14 @@ class StepPlans {
 
   static constexpr size_t kTimed = 2;       // steps whose ops are timed before they are planned
   static constexpr size_t kTrials = 9;      // of a step whole, and of it cut
-  static constexpr size_t kClearTrials = 4; // are enough if none contradicts
+  static constexpr size_t kClearTrials = 3; // are enough if none contradicts
   static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
   static constexpr size_t kMaxSteps = 256;  // further ones are never cut
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024; // ops
   static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
   static constexpr size_t kQuiet = 16;      // after so many settled steps, recording is not timed
+  static constexpr size_t kMaxFreed = 3;    // how often others are not cut, so that a step can be timed
   // After how many steps one that is settled comes on trial again.
   static constexpr size_t kRetrials[] = {12, 150, 2'000};
 
@@ -73,7 +76,7 @@ class StepPlans {
   void note(uint64_t op_hash, bool may_overlap);
   // Whether the step is cut after the op that was noted last.
   bool cuts_here() const {
-    return !cuts_.empty() && cuts_.count(prefix_) != 0;
+    return !cuts_.empty() && uncut_steps_ == 0 && cuts_.count(prefix_) != 0;
   }
   // The step is cut here, for another reason: it teaches nothing.
   void disturb() {
@@ -103,6 +106,8 @@ class StepPlans {
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops
     bool is_cut = false;   // is settled so
+    bool cuts_now = false; // its own cuts are made
+    size_t num_freed = 0;
     StepTimes times;
     std::vector<double> whole; // durations
     std::vector<double> cut;
@@ -114,19 +119,22 @@ class StepPlans {
   void plan(Step& step);
   void settle(Step& step, bool cut);
   void try_again(Step& step);
-  void cut_from_now_on(const Step& step, bool cut);
+  void cut_from_now_on(Step& step, bool cut);
+  void note_trial(Step& step, double seconds);
 
   Clock now_;
   HandOverCosts costs_;
   std::unordered_map<StepId, Step> steps_;
-  std::unordered_set<StepId> cuts_; // of all steps that are cut
+  std::unordered_map<StepId, size_t> cuts_; // of how many steps that are cut
+  size_t uncut_steps_ = 0;                  // so many steps to come are whole
   // The step that is being recorded.
   StepId prefix_ = 0;    // of its ops so far
   uint64_t all_ops_ = 0; // of all steps that have ended
   size_t num_ops_ = 0;
   bool is_disturbed_ = false;
   bool is_timed_ = false;
-  bool was_cut_ = false; // as planned
+  bool was_cut_ = false;   // as planned
+  bool was_uncut_ = false; // though it might have been planned
   size_t num_overlapping_ = 0;
   double last_op_ = 0;
   std::vector<float> recording_;
