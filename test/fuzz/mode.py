@@ -88,6 +88,4 @@ def _mixed(rng, number, trains):
     # Short programs must have the CPU's bits.
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
     assemble_after, side_calls = rng.choice([0, 0, 2, -1]), rng.choice([0, 0, 100, -1])
-    return replace(
-        mode, disabled_passes=disabled, fusion=fusion, assemble_after=assemble_after, side_calls=side_calls
-    )
+    return replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=assemble_after, side_calls=side_calls)
