@@ -138,17 +138,15 @@ std::function<void(c10::Stack&)> product_kernel(const JitNode& node, const OpInf
   if (!adds && op.name() != "aten::mm") {
     return nullptr;
   }
-  const Geometry* layouts[4]; // of the bias, both operands, the result
-  for (size_t i = 0; i < std::size(layouts); ++i) {
-    const bool is_input = i < 3;
-    const bool is_there = adds || i != 0;
-    const auto* value = is_input ? is_there ? node.input(adds ? i : i - 1) : nullptr : node.output();
-    layouts[i] = value ? geometries.find(*value->type()) : nullptr;
-    if (is_there && !layouts[i]) {
-      return nullptr;
-    }
+  const auto layout_of = [&](size_t input) { return geometries.find(*node.input(input)->type()); };
+  const Geometry* bias = adds ? layout_of(0) : nullptr;
+  const Geometry* a = layout_of(adds ? 1 : 0);
+  const Geometry* b = layout_of(adds ? 2 : 1);
+  const Geometry* result = geometries.find(*node.output()->type());
+  if (!a || !b || !result || (adds && !bias)) {
+    return nullptr;
   }
-  ProductKernel kernel(op, layouts[0], *layouts[1], *layouts[2], *layouts[3]);
+  ProductKernel kernel(op, bias, *a, *b, *result);
   return kernel.plan() ? std::function<void(c10::Stack&)>(std::move(kernel)) : nullptr;
 }
 
