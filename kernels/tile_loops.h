@@ -43,12 +43,11 @@ struct Loops {
 template <typename T>
 const Loops<T>& loops();
 
-// tile_loops.inc.cpp is compiled once for each.
+// tile_loops.inc.cpp is compiled once for each; those of x86-64 are not there on other processors.
 namespace default_target {
 template <typename T>
 const Loops<T>& loops();
 }
-#ifdef LAZYPLUG_X86_KERNELS
 namespace avx2 {
 template <typename T>
 const Loops<T>& loops();
@@ -57,6 +56,5 @@ namespace avx512 {
 template <typename T>
 const Loops<T>& loops();
 }
-#endif
 
 } // namespace lazyplug::kernels

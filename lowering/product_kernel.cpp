@@ -25,11 +25,9 @@ std::optional<kernels::Matrix> matrix_of(const Geometry& layout) {
 }
 
 // oneDNN may round the operands of larger products, if the program allows that.
-bool rounds_operands(const kernels::Matrix& a, const kernels::Matrix& result) {
-  constexpr int64_t kSmall = 16 * 16 * 16; // multiplications
-  if (result.rows * result.columns * a.columns <= kSmall) {
-    return false;
-  }
+constexpr int64_t kNeverRounded = 16 * 16 * 16; // multiplications
+
+bool may_round_operands() {
   const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
   return precision == at::Float32Precision::BF16 || precision == at::Float32Precision::TF32;
 }
@@ -49,8 +47,7 @@ class ProductKernel {
         a_.dtype != result_.dtype || b_.dtype != result_.dtype || (bias_ && !plan_bias())) {
       return false;
     }
-    matrix_ = *a;
-    made_ = *result;
+    is_large_ = result_.numel() * a->columns > kNeverRounded;
     auto product = kernels::Product::plan(result_.dtype, *a, *b, *result);
     if (product) {
       product_ = *product;
@@ -68,7 +65,7 @@ class ProductKernel {
     const double alpha = adds ? number(*operand++) : 1;
     const bool is_expected = a_.matches_apart_from_offset(*a) && b_.matches_apart_from_offset(*b) &&
                              (!adds || (bias_->matches_apart_from_offset(*bias) && beta == 1 && !std::isnan(alpha)));
-    if (!is_expected || rounds_operands(matrix_, made_)) {
+    if (!is_expected || (is_large_ && may_round_operands())) {
       return op_.call(stack);
     }
     at::Tensor result = at::detail::empty_cpu(result_.sizes, result_.dtype);
@@ -109,12 +106,13 @@ class ProductKernel {
   void copy_bias(const c10::TensorImpl& bias, void* memory) const {
     const T* from = static_cast<const T*>(bias.data());
     T* to = static_cast<T*>(memory);
-    for (int64_t row = 0; row < made_.rows; ++row, from += bias_strides_[0], to += made_.columns) {
+    const int64_t num_columns = result_.sizes[1];
+    for (int64_t row = 0; row < result_.sizes[0]; ++row, from += bias_strides_[0], to += num_columns) {
       if (bias_strides_[1] == 1) {
-        std::copy_n(from, made_.columns, to);
+        std::copy_n(from, num_columns, to);
         continue;
       }
-      for (int64_t column = 0; column < made_.columns; ++column) {
+      for (int64_t column = 0; column < num_columns; ++column) {
         to[column] = from[column * bias_strides_[1]];
       }
     }
@@ -126,8 +124,7 @@ class ProductKernel {
   const Geometry& b_;
   const Geometry& result_;
   int64_t bias_strides_[2] = {0, 0};
-  kernels::Matrix matrix_{}; // a
-  kernels::Matrix made_{};
+  bool is_large_ = false;
   kernels::Product product_;
 };
 

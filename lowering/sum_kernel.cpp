@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "kernels/sums.h"
@@ -14,10 +13,6 @@ namespace lazyplug {
 namespace {
 
 using JitNode = torch::jit::Node;
-
-int64_t product(c10::IntArrayRef sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 bool is_contiguous(const Geometry& layout) {
   return layout.strides == Geometry::contiguous(layout.dtype, layout.sizes).strides;
@@ -103,7 +98,7 @@ std::function<void(c10::Stack&)> sum_kernel(const JitNode& node, const OpInfo& o
   }
   const auto dims = reduced_dims(node, input->sizes.size());
   auto reduction = dims ? plan(input->sizes, *dims) : std::nullopt;
-  if (!reduction || reduction->outer * reduction->inner != product(result->sizes)) {
+  if (!reduction || reduction->outer * reduction->inner != result->numel()) {
     return nullptr;
   }
   reduction->is_mean = is_mean;

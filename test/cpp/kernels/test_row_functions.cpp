@@ -9,17 +9,6 @@
 
 namespace lazyplug::kernels {
 
-#ifdef __x86_64__
-namespace avx2 {
-template <typename T>
-const Loops<T>& loops();
-}
-namespace avx512 {
-template <typename T>
-const Loops<T>& loops();
-}
-#endif
-
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
