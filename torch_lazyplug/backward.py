@@ -26,7 +26,7 @@ def _others_in_use() -> bool:
 
 
 def _runs_here(roots: Sequence[Any]) -> bool:
-    if _C._lazy._any_lazy(roots):
+    if _C._lazy._any_on_device(roots):
         return True
     types = {root.device.type for root in roots if isinstance(root, torch.Tensor)}
     return types <= {"cpu"} and _C._device.is_initialized() and not _others_in_use()

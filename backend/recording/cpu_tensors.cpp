@@ -52,14 +52,6 @@ bool is_fresh(const at::Tensor& cpu) {
          !impl->autograd_meta() && !impl->pyobj_slot()->load_pyobj();
 }
 
-// The same tensor, moved to the device: cheaper than another one.
-at::Tensor move_to_device(at::Tensor cpu, c10::DeviceIndex device) {
-  auto* impl = cpu.unsafeGetTensorImpl();
-  impl->set_storage_keep_dtype(adopt(impl->storage(), device));
-  impl->_change_backend_component_keys(impl->device());
-  return cpu;
-}
-
 } // namespace
 
 at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
@@ -68,6 +60,13 @@ at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
 
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
   return make_lazy_tensor(adopt(tensor.storage(), device), Geometry::of(*tensor.unsafeGetTensorImpl()));
+}
+
+at::Tensor move_to_device(at::Tensor cpu, c10::DeviceIndex device) {
+  auto* impl = cpu.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(adopt(impl->storage(), device));
+  impl->_change_backend_component_keys(impl->device());
+  return cpu;
 }
 
 // ---- in ----

@@ -16,6 +16,9 @@ at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);
 // A lazy tensor over the memory of a strided CPU tensor that nobody else holds.
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device);
 
+// The same tensor, if nobody else knows it nor its storage, moved to the device: cheaper than another one.
+at::Tensor move_to_device(at::Tensor cpu, c10::DeviceIndex device);
+
 // The tensors of one call that runs on the CPU: lazy ones go in, and what comes
 // out is lazy again. Tensors and storages that are the same on one side are the
 // same on the other, so writes, views and arguments that are returned need no

@@ -7,6 +7,7 @@
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
+#include "backend/execution/device_context.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
 #include "common/logging.h"
@@ -212,6 +213,37 @@ at::Tensor run_at_once(
   CpuTensors tensors(device, /*may_write=*/false);
   at::Tensor result = tensors.to_lazy(run(tensors));
   note_at_once(op, reason, start);
+  return result;
+}
+
+at::Tensor run_small_at_once(
+    const OpInfo& op,
+    const SmallCalls& calls,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::ArrayRef<c10::IValue> arguments) {
+  const SyncCause cause(reason);
+  const int64_t start = journal_start();
+  c10::SmallVector<c10::Storage, 3> held; // another thread may give a tensor other memory
+  const auto memory_of = [&held](const c10::TensorImpl& tensor) -> const void* {
+    auto* storage = LazyStorageImpl::of(&tensor);
+    if (!storage) {
+      return nullptr;
+    }
+    held.push_back(DeviceContext::materialize(*storage));
+    const auto* memory = static_cast<const char*>(held.back().data());
+    return memory ? memory + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize()) : nullptr;
+  };
+  at::Tensor result;
+  {
+    const KernelMemoryScope scope(device);
+    const RunningOp running(op.name().c_str());
+    result = calls.run(arguments, memory_of);
+  }
+  if (result.defined()) {
+    result = move_to_device(std::move(result), device);
+    note_at_once(op, reason, start);
+  }
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
 #include "lowering/ir/op_info.h"
+#include "lowering/small_calls.h"
 
 namespace lazyplug {
 
@@ -39,5 +40,13 @@ at::Tensor run_at_once(
     c10::DeviceIndex device,
     const char* reason,
     c10::function_ref<at::Tensor(CpuTensors&)> run);
+
+// The same for a call that may be a small one. Undefined, and nothing done, if it is none.
+at::Tensor run_small_at_once(
+    const OpInfo& op,
+    const SmallCalls& calls,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::ArrayRef<c10::IValue> arguments);
 
 } // namespace lazyplug

@@ -16,7 +16,7 @@
 #include "backend/ops/op_table.h"
 #include "backend/recording/fallback.h"
 #include "backend/recording/tracer.h"
-#include "lowering/function_kernel.h"
+#include "lowering/fusion/pointwise_ops.h"
 
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {
@@ -143,11 +143,22 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
   return std::tuple{number_on_cpu(tensors, self, other), number_on_cpu(tensors, other, self), args...};
 }
 
+// `arguments` are the same as `args`.
 template <typename Op, typename... Args>
-at::Tensor run_unboxed_at_once(const OpInfo& op, const Known& known, const Args&... args) {
-  if (is_function_here(op)) {
-    c10::Stack stack;
-    torch::jit::push(stack, args...);
+at::Tensor run_unboxed_at_once(
+    const OpInfo& op,
+    const Known& known,
+    c10::ArrayRef<c10::IValue> arguments,
+    const Args&... args) {
+  static const SmallCalls* const small_calls = SmallCalls::find(op);
+  static const bool may_be_function = is_function(op);
+  if (small_calls) {
+    if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
+      return result;
+    }
+  }
+  if (may_be_function && computes_functions()) {
+    c10::Stack stack(arguments.begin(), arguments.end());
     run_at_once(op, &stack, known.run_now);
     return std::move(stack.back()).toTensor();
   }
@@ -166,7 +177,7 @@ std::optional<at::Tensor> call_remembered(const OpInfo& op, const Args&... args)
   if (!known) {
     return std::nullopt;
   }
-  return known->run_now ? run_unboxed_at_once<Op>(op, *known, args...) : std::move(known->outputs.front());
+  return known->run_now ? run_unboxed_at_once<Op>(op, *known, arguments, args...) : std::move(known->outputs.front());
 }
 
 // The call as the device makes it, if no kernel has to be asked about it. For ops

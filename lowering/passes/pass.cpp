@@ -99,7 +99,16 @@ c10::ArrayRef<Pass> passes() {
 }
 
 bool is_pass_enabled(std::string_view name) {
-  const std::string disabled = "," + config().disabled_passes.get() + ",";
+  static std::atomic<uint64_t> version_of_none{0}; // of the flag, when it was empty
+  const auto& flag = config().disabled_passes;
+  const uint64_t version = flag.version();
+  if (version == version_of_none.load(std::memory_order_relaxed)) {
+    return true;
+  }
+  const std::string disabled = "," + flag.get() + ",";
+  if (disabled == ",,") {
+    version_of_none.store(version, std::memory_order_relaxed);
+  }
   return disabled.find("," + std::string(name) + ",") == std::string::npos;
 }
 

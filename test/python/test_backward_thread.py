@@ -64,6 +64,36 @@ def test_also_from_edges_of_the_graph(seen):
     assert seen == [threading.get_ident()]
 
 
+class Watched(torch.autograd.Function):
+    """Twice its argument. Notes on which thread it is differentiated."""
+
+    generate_vmap_rule = True
+    threads = []
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        Watched.threads.append(threading.get_ident())
+        return gradient * 2
+
+
+@pytest.mark.parametrize(
+    "transform", [torch.func.grad, torch.func.jacrev, torch.func.hessian, lambda f: torch.func.vmap(torch.func.grad(f))]
+)
+def test_also_under_function_transforms(transform):
+    Watched.threads = []
+    x = torch.rand(2, 3).to(DEVICE)
+    transform(lambda x: Watched.apply(x.square()).sum())(x)
+    assert set(Watched.threads) == {threading.get_ident()}
+
+
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_checkpoints_recompute_on_the_calling_thread(seen, use_reentrant):
     def block(h):

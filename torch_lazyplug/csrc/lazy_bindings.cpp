@@ -10,6 +10,7 @@
 
 #include "backend/api/api.h"
 #include "device/fork.h"
+#include "device/runtime.h"
 #include "torch_lazyplug/csrc/bindings.h"
 
 namespace lazyplug {
@@ -43,10 +44,11 @@ bool exchange_multithreading(bool enabled) {
   return was_enabled;
 }
 
-// Whether one of the objects is a tensor of the device.
-bool any_lazy(const py::sequence& objects) {
+// Whether one of the objects is a tensor on the device: also one without a storage there, such as the wrappers of
+// torch.func.
+bool any_on_device(const py::sequence& objects) {
   return std::any_of(objects.begin(), objects.end(), [](const py::handle& object) {
-    return THPVariable_Check(object.ptr()) && is_lazy(THPVariable_Unpack(object.ptr()));
+    return THPVariable_Check(object.ptr()) && THPVariable_Unpack(object.ptr()).device().type() == kLazyDevice;
   });
 }
 
@@ -77,7 +79,7 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_shut_down", &shut_down, ReleaseGil());
   lazy.def("_exchange_multithreading", &exchange_multithreading);
-  lazy.def("_any_lazy", &any_lazy);
+  lazy.def("_any_on_device", &any_on_device);
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/FunctionRef.h>
+
+#include <memory>
+
+#include "lowering/ir/op_info.h"
+
+namespace lazyplug {
+
+// How calls of one op are computed that run at once, without a graph, if their tensors are small: by the kernels that a
+// graph of the one call would have, without one. What PyTorch's kernels ask and prepare takes longer than to compute.
+class SmallCalls {
+ public:
+  // Null: the op has none. Lives for ever.
+  static const SmallCalls* find(const OpInfo& op);
+
+  virtual ~SmallCalls() = default;
+
+  // Where a tensor's elements are; null: nobody knows. They must stay there during the call.
+  using MemoryOf = c10::function_ref<const void*(const c10::TensorImpl& tensor)>;
+
+  // The result, as a new CPU tensor; undefined if this is none of these calls, or the flags do not ask for it.
+  at::Tensor run(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const;
+
+ protected:
+  SmallCalls() = default;
+
+ private:
+  virtual at::Tensor compute(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const = 0;
+};
+
+} // namespace lazyplug
