@@ -21,7 +21,12 @@ double number(const c10::IValue& value) {
 
 class ProductKernel {
  public:
-  ProductKernel(const OpInfo& op, const SmallProduct& product, const Geometry* bias, const Geometry& a, const Geometry& b)
+  ProductKernel(
+      const OpInfo& op,
+      const SmallProduct& product,
+      const Geometry* bias,
+      const Geometry& a,
+      const Geometry& b)
       : op_(op), product_(product), bias_(bias), a_(a), b_(b) {}
 
   void operator()(c10::Stack& stack) const {

@@ -178,9 +178,8 @@ class SmallPointwise final : public SmallCalls {
       }
     }
     const auto dtype = c10::typeMetaToScalarType(first->dtype());
-    at::Tensor result = first->is_contiguous()
-                            ? at::detail::empty_cpu(first->sizes(), dtype)
-                            : at::detail::empty_strided_cpu(first->sizes(), first->strides(), dtype);
+    at::Tensor result = first->is_contiguous() ? at::detail::empty_cpu(first->sizes(), dtype)
+                                               : at::detail::empty_strided_cpu(first->sizes(), first->strides(), dtype);
     memory[operands.tensors.size()] = result.mutable_data_ptr();
     auto& numbers = operands.inputs;
     numbers.append(operands.own.begin(), operands.own.end());

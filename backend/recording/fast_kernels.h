@@ -145,11 +145,8 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
 
 // `arguments` are the same as `args`.
 template <typename Op, typename... Args>
-at::Tensor run_unboxed_at_once(
-    const OpInfo& op,
-    const Known& known,
-    c10::ArrayRef<c10::IValue> arguments,
-    const Args&... args) {
+at::Tensor
+run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
   static const SmallCalls* const small_calls = SmallCalls::find(op);
   static const bool may_be_function = is_function(op);
   if (small_calls) {
