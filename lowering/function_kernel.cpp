@@ -165,7 +165,8 @@ std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
     }
   }
   const at::Tensor& first = operands.tensors[0];
-  if (!takes_rows(row, first.sizes(), first.strides())) {
+  // There is nothing to compute of an empty one, and PyTorch's kernel gives it other strides.
+  if (first.numel() == 0 || !takes_rows(row, first.sizes(), first.strides())) {
     return {};
   }
   if (row.is_layer_norm()) {
