@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <unordered_map>
 
-#include "common/fork_safe_mutex.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/negated_numbers.h"
 #include "lowering/small_product.h"
@@ -55,6 +53,7 @@ class SmallPointwise final : public SmallCalls {
       : args_(op.args),
         is_function_(op.kind == PointwiseOp::Kind::kFunction),
         has_scale_(op.opcode == kernels::Opcode::kAdd || op.opcode == kernels::Opcode::kSub),
+        multiplies_(op.opcode == kernels::Opcode::kTanhBackward),
         subtracts_(op.opcode == kernels::Opcode::kSub) {
     for (size_t i = 0; i < programs_.size(); ++i) {
       programs_[i] = make_program(op, i % kNumPatterns, i < kNumPatterns ? at::kFloat : at::kDouble);
@@ -156,7 +155,8 @@ class SmallPointwise final : public SmallCalls {
 
   // The CPU rounds products with a number by its place: see PointwiseGroup::rounds_by_place().
   bool rounds_by_place(const Operands& operands) const {
-    return has_scale_ && (operands.pattern & 2) != 0 && operands.own[0] != 1;
+    const bool has_product = (has_scale_ && operands.own[0] != 1) || multiplies_;
+    return has_product && (operands.pattern & 2) != 0;
   }
 
   at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
@@ -191,6 +191,7 @@ class SmallPointwise final : public SmallCalls {
   const char* const args_;
   const bool is_function_;
   const bool has_scale_;
+  const bool multiplies_; // its second input, before it adds
   const bool subtracts_;
   std::array<kernels::Program, 2 * kNumPatterns> programs_;
 };
@@ -230,29 +231,14 @@ class SmallProducts final : public SmallCalls {
   const bool adds_;
 };
 
-std::unique_ptr<const SmallCalls> make(const OpInfo& op) {
+} // namespace
+
+std::unique_ptr<const SmallCalls> SmallCalls::make(const OpInfo& op) {
   if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
     return std::make_unique<SmallProducts>(op.name() == "aten::addmm");
   }
-  const PointwiseOp* function = is_function(op) ? find_function(op, {}) : nullptr;
-  const PointwiseOp* pointwise = is_function(op) ? function : find_pointwise_op(op);
+  const PointwiseOp* pointwise = is_function(op) ? find_function(op, {}) : find_pointwise_op(op);
   return SmallPointwise::can_be(pointwise) && !op.writes() ? std::make_unique<SmallPointwise>(*pointwise) : nullptr;
-}
-
-} // namespace
-
-const SmallCalls* SmallCalls::find(const OpInfo& op) {
-  static ForkSafeMutex mutex;
-  static auto* known = new std::unordered_map<const OpInfo*, std::unique_ptr<const SmallCalls>>();
-  {
-    const ForkSafeLock lock(mutex);
-    if (const auto found = known->find(&op); found != known->end()) {
-      return found->second.get();
-    }
-  }
-  auto made = make(op);
-  const ForkSafeLock lock(mutex);
-  return known->try_emplace(&op, std::move(made)).first->second.get();
 }
 
 at::Tensor SmallCalls::run(Arguments arguments, MemoryOf memory_of) const {

@@ -14,8 +14,8 @@ namespace lazyplug {
 // graph of the one call would have, without one. What PyTorch's kernels ask and prepare takes longer than to compute.
 class SmallCalls {
  public:
-  // Null: the op has none. Lives for ever.
-  static const SmallCalls* find(const OpInfo& op);
+  // Null: the op has none.
+  static std::unique_ptr<const SmallCalls> make(const OpInfo& op);
 
   virtual ~SmallCalls() = default;
 

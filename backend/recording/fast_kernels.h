@@ -147,7 +147,7 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
 template <typename Op, typename... Args>
 at::Tensor
 run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
-  static const SmallCalls* const small_calls = SmallCalls::find(op);
+  static const SmallCalls* const small_calls = SmallCalls::make(op).release();
   static const bool may_be_function = is_function(op);
   if (small_calls) {
     if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
