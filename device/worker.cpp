@@ -38,6 +38,17 @@ void yield_until(Condition holds) {
   }
 }
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Of two threads that do so at the same time, one may be forgotten.
+void average_in(std::atomic<double>& average, double value) {
+  constexpr double kWeight = 0.125;
+  const double before = average.load(std::memory_order_relaxed);
+  average.store(before + kWeight * (value - before), std::memory_order_relaxed);
+}
+
 // Returns what the task throws.
 std::exception_ptr run(const Worker::Task& task) {
   static Counter& failed = counter("WorkerTaskFailed");
@@ -76,7 +87,7 @@ Worker::Ticket Worker::submit(Task task, By by) {
   }
   lock.unlock(); // the worker wants it as soon as it wakes
   if (notify && is_asleep) {
-    wake_worker_.notify_one();
+    wake_thread();
   }
   return ticket;
 }
@@ -238,12 +249,16 @@ void Worker::run_offered(Lock& lock) {
 }
 
 void Worker::note_wake_up() {
-  constexpr double kWeight = 0.125;
   if (called_at_ != Clock::time_point()) {
-    const double taken = std::chrono::duration<double>(Clock::now() - called_at_).count();
-    wake_latency_ = wake_latency() + kWeight * (taken - wake_latency());
+    average_in(wake_latency_, seconds_since(called_at_));
     called_at_ = {};
   }
+}
+
+void Worker::wake_thread() {
+  const auto start = Clock::now();
+  wake_worker_.notify_one();
+  average_in(wake_cost_, seconds_since(start));
 }
 
 void Worker::run_next(Lock& lock) {

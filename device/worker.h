@@ -62,6 +62,11 @@ class Worker {
     return wake_latency_.load(std::memory_order_relaxed);
   }
 
+  // How long it has lately taken to wake it, for who does, in seconds.
+  double wake_cost() const {
+    return wake_cost_.load(std::memory_order_relaxed);
+  }
+
   // Ends the thread after the task that it is running. What is left in the queue then runs when somebody waits for it.
   void stop();
 
@@ -79,6 +84,7 @@ class Worker {
   void await_work(Lock& lock);
   void look_out(Lock& lock);
   void note_wake_up();
+  void wake_thread();
   void run_next(Lock& lock);
   void run_offered(Lock& lock);
   bool is_running(const SideTask& part, const Lock& lock) const;
@@ -108,6 +114,7 @@ class Worker {
   std::atomic<uint64_t> num_parts_done_ = 0;        // by others
   std::chrono::steady_clock::time_point called_at_; // while asleep_
   std::atomic<double> wake_latency_ = 5e-5;
+  std::atomic<double> wake_cost_ = 1e-5;
   std::thread thread_; // started by the first task to wake it
 };
 

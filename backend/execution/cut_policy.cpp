@@ -38,18 +38,19 @@ bool CutPolicy::is_chunk(const Limits& limits) const {
          chunk_ops_ >= std::max(limits.chunk_ops, step_ops_ / kGrowth);
 }
 
-void CutPolicy::cut(const Limits& limits) {
+void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
+  const bool is_whole_step = chunk_ops_ == step_ops_;
   chunk_ops_ = 0;
   timed_step_ = 0;
   if (!is_cutting_ && step_ops_ != 0) {
-    end_step(limits);
+    end_step(limits, is_whole_step ? num_awaited : SIZE_MAX);
   }
   is_cutting_ = false;
 }
 
-void CutPolicy::end_step(const Limits& limits) {
+void CutPolicy::end_step(const Limits& limits, size_t num_awaited) {
   ++step_number_;
-  timed_step_ = uses_plans_ ? plans_.end_step() : 0;
+  timed_step_ = uses_plans_ ? plans_.end_step(num_awaited) : 0;
   if (step_ops_ > limits.max_nodes) {
     last_steps_ = {}; // the program hardly ever waits
   } else {

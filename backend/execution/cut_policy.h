@@ -56,8 +56,8 @@ class CutPolicy {
   }
 
   // The trace is cut: because it was to end here, or by the program, which ends
-  // the step.
-  void cut(const Limits& limits);
+  // the step, and waits for so many of the trace's first ops.
+  void cut(const Limits& limits, size_t num_awaited = SIZE_MAX);
 
   // The step that the last cut has ended, if its kernels should be timed, or 0.
   StepPlans::StepId timed_step() const {
@@ -81,7 +81,7 @@ class CutPolicy {
 
   bool is_chunk(const Limits& limits) const;
   void remember(uint64_t place);
-  void end_step(const Limits& limits);
+  void end_step(const Limits& limits, size_t num_awaited);
 
   std::array<uint64_t, kWindow> window_{};
   size_t next_ = 0;

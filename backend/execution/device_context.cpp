@@ -247,13 +247,19 @@ bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
 // have something to teach. Returns the stream whose step ends with this read.
 StreamContext* DeviceContext::end_step(const LazyStorageImpl& storage, Lock& lock) {
   if (storage.state_ == LazyStorageImpl::State::kPending) {
+    storage.stream_->note_awaited(storage);
     return storage.stream_;
   }
-  const bool is_of_this_step = storage.step_ != 0 && storage.step_ == storage.stream_->step();
-  if (!is_of_this_step) {
+  if (storage.step_ == 0) {
     return nullptr;
   }
   StreamContext& stream = *storage.stream_;
+  if (storage.step_ != stream.step()) {
+    if (storage.step_ + 1 == stream.step()) {
+      stream.note_awaited(storage);
+    }
+    return nullptr;
+  }
   lock.unlock();
   hand_over(stream);
   wait_and_learn(stream, stream.teaching_job());

@@ -61,9 +61,19 @@ double steady_seconds() {
 
 } // namespace
 
-double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs) {
+namespace {
+
+// Of one step, in seconds since its beginning.
+struct Outcome {
+  double result = 0; // when the program has what it waits for
+  double busy = 0;   // until when the worker computes the rest
+};
+
+Outcome
+simulate(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs, double worker_busy) {
   double recorded = 0;
-  double computed = 0; // when the worker is done with what it has been given
+  double computed = worker_busy; // when the worker is done with what it has been given
+  double awaited = 0;            // when it is done with what the program waits for, if it does it all
   size_t next = 0;
   const auto record_until = [&](size_t end) {
     double kernels = costs.job;
@@ -73,27 +83,62 @@ double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, c
     }
     return kernels;
   };
-  for (size_t cut : cuts) {
-    const double kernels = record_until(cut);
-    recorded += costs.recording;
-    const bool is_asleep = computed == 0 || recorded - computed > costs.patience;
+  const auto hand_over = [&](double kernels) {
+    const bool is_asleep = recorded - computed > costs.patience;
+    recorded += costs.recording + (is_asleep ? costs.waking : 0);
     computed = std::max(computed, recorded + (is_asleep ? costs.wake : 0)) + kernels;
+  };
+  for (size_t cut : cuts) {
+    hand_over(record_until(cut));
+    if (awaited == 0 && cut >= times.num_awaited) {
+      awaited = computed;
+    }
   }
   const double kernels = record_until(times.kernels.size());
-  return std::max(recorded, computed) + kernels;
+  if (awaited == 0) {
+    const double result = std::max(recorded, computed) + kernels;
+    return {result, result};
+  }
+  hand_over(kernels);
+  return {std::max(recorded, awaited), computed};
+}
+
+} // namespace
+
+double time_of_step(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs) {
+  const Outcome before = simulate(times, cuts, costs, -costs.patience);
+  return simulate(times, cuts, costs, before.busy - before.result).result;
 }
 
 std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs) {
-  const double whole = time_to_result(times, {}, costs);
+  const double whole = time_of_step(times, {}, costs);
   double best = whole - least_saving(whole);
   std::vector<size_t> chosen;
+  const auto consider = [&](std::vector<size_t> cuts) {
+    const double time = time_of_step(times, cuts, costs);
+    if (time < best) {
+      best = time;
+      chosen = std::move(cuts);
+    }
+  };
+  // After what the program waits for, unless everything is, or nothing else may be computed elsewhere.
+  const bool has_rest = times.num_awaited < times.kernels.size() && times.num_awaited <= times.num_overlapping;
+  const auto with_rest_apart = [&](std::vector<size_t> cuts) {
+    const auto place = std::lower_bound(cuts.begin(), cuts.end(), times.num_awaited);
+    if (place == cuts.end() || *place != times.num_awaited) {
+      cuts.insert(place, times.num_awaited);
+    }
+    return cuts;
+  };
+  if (has_rest) {
+    consider({times.num_awaited});
+  }
   for (double grain = 4e-5; grain < whole; grain *= 2) {
     for (double growth : {1.0, 1.5}) {
-      std::vector<size_t> cuts = cuts_of(times, grain, growth);
-      const double time = time_to_result(times, cuts, costs);
-      if (time < best) {
-        best = time;
-        chosen = std::move(cuts);
+      const std::vector<size_t> cuts = cuts_of(times, grain, growth);
+      consider(cuts);
+      if (has_rest) {
+        consider(with_rest_apart(cuts));
       }
     }
   }
@@ -136,9 +181,9 @@ void StepPlans::note(uint64_t op_hash, bool may_overlap) {
   }
 }
 
-StepPlans::StepId StepPlans::end_step() {
+StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   const StepId id = prefix_ == 0 ? 1 : prefix_;
-  const bool is_known = num_ops_ != 0 && !is_disturbed_ && (steps_.size() < kMaxSteps || steps_.count(id) != 0);
+  const bool is_known = num_ops_ != 0 && !is_disturbed_;
   const size_t num_ops = std::exchange(num_ops_, 0);
   all_ops_ += num_ops;
   prefix_ = 0;
@@ -147,6 +192,9 @@ StepPlans::StepId StepPlans::end_step() {
   uncut_steps_ -= uncut_steps_ != 0 ? 1 : 0;
   if (!is_known) {
     return 0;
+  }
+  if (steps_.size() >= kMaxSteps && steps_.count(id) == 0) {
+    forget_oldest();
   }
   Step& step = steps_[id];
   ++step.seen;
@@ -169,8 +217,34 @@ StepPlans::StepId StepPlans::end_step() {
   }
   step.times.recording = recording_;
   step.times.num_overlapping = num_overlapping_;
+  step.times.num_awaited = num_awaited;
   step.cuts = prefixes_; // of every op, until it is planned
   return id;
+}
+
+void StepPlans::note_also_awaited(size_t num_awaited) {
+  const auto ended = num_ops_ == 0 ? steps_.find(ended_) : steps_.end();
+  if (ended != steps_.end() && ended->second.state == State::kTimed) {
+    StepTimes& times = ended->second.times;
+    times.num_awaited = std::max(times.num_awaited, num_awaited);
+  }
+}
+
+void StepPlans::forget_oldest() {
+  std::vector<uint64_t> ends;
+  for (const auto& [id, step] : steps_) {
+    ends.push_back(step.ended_at);
+  }
+  const auto middle = ends.begin() + static_cast<std::ptrdiff_t>(ends.size() / 2);
+  std::nth_element(ends.begin(), middle, ends.end());
+  for (auto entry = steps_.begin(); entry != steps_.end();) {
+    if (entry->second.ended_at < *middle) {
+      cut_from_now_on(entry->second, false);
+      entry = steps_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
 }
 
 void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_cost) {

@@ -11,21 +11,24 @@ namespace lazyplug {
 // What the parts of a step take, in seconds.
 struct StepTimes {
   size_t num_overlapping = SIZE_MAX; // how many of the first ops a worker may compute
+  size_t num_awaited = SIZE_MAX;     // how many of the first ops the program waits for; SIZE_MAX: for all
   std::vector<float> recording;      // each op, with what the program does before it
   std::vector<float> kernels;        // each op
 };
 
 // What it costs to have a piece of a step computed elsewhere, in seconds.
 struct HandOverCosts {
-  double recording = 6e-6; // the thread that records stands still
+  double recording = 5e-6; // the thread that records stands still
+  double waking = 1e-5;    // likewise, if the worker sleeps
   double job = 6e-6;       // a job costs its worker besides the kernels
   double wake = 50e-6;     // until a sleeping worker begins
   double patience = 1e-4;  // for so long it does not sleep
 };
 
-// When the result of a step that is cut after these ops is there, in seconds
-// since its beginning.
-double time_to_result(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs);
+// What a step that is cut after these ops takes, in seconds, from the result of one
+// like it, just before, to its own. What the program does not wait for is computed
+// while the next step is recorded, if the step is cut before it.
+double time_of_step(const StepTimes& times, const std::vector<size_t>& cuts, const HandOverCosts& costs);
 
 // After which ops (as counts) a step is best cut, so that its first pieces are
 // computed while the rest is recorded; none if that gains less than a tenth, and
@@ -59,9 +62,9 @@ class StepPlans {
   static constexpr size_t kTrials = 9;      // of a step whole, and of it cut
   static constexpr size_t kClearTrials = 3; // are enough if none contradicts
   static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
-  static constexpr size_t kMaxSteps = 256;  // further ones are never cut
+  static constexpr size_t kMaxSteps = 256;  // are known; a half of them, the oldest, make room for others
   static constexpr size_t kMaxTimedOps = 4096;
-  static constexpr size_t kLongStep = 1024; // ops
+  static constexpr size_t kLongStep = 512; // ops
   static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
   static constexpr size_t kQuiet = 16;      // after so many settled steps, recording is not timed
   static constexpr size_t kMaxFreed = 3;    // how often others are not cut, so that a step can be timed
@@ -78,13 +81,19 @@ class StepPlans {
   bool cuts_here() const {
     return !cuts_.empty() && uncut_steps_ == 0 && cuts_.count(prefix_) != 0;
   }
+  // Whether the ops of the step are timed.
+  bool is_timing() const {
+    return is_timed_;
+  }
   // The step is cut here, for another reason: it teaches nothing.
   void disturb() {
     is_disturbed_ = true;
   }
-  // The program ends the step. Returns its number if its kernels should be timed,
-  // or 0.
-  StepId end_step();
+  // The program ends the step, and waits for so many of its first ops. Returns its number if its kernels should be
+  // timed, or 0.
+  StepId end_step(size_t num_awaited = SIZE_MAX);
+  // It waits for more, before it goes on: so many first ops of the step that it has ended.
+  void note_also_awaited(size_t num_awaited);
   // The program has the result that it ended the step for.
   void note_result() {
     boundary_ = now_();
@@ -115,6 +124,7 @@ class StepPlans {
   };
 
   void begin_step();
+  void forget_oldest();
   void note_duration(Step& step, double seconds);
   void plan(Step& step);
   void settle(Step& step, bool cut);

@@ -53,6 +53,16 @@ std::vector<const char*> origins_of(const Trace& trace) {
   return origins;
 }
 
+std::vector<NodeId> calls_of(const Trace& trace) {
+  std::vector<NodeId> calls;
+  for (NodeId id = 0; id < trace.size(); ++id) {
+    if (trace.node(id).kind == NodeKind::kCall) {
+      calls.push_back(id);
+    }
+  }
+  return calls;
+}
+
 bool is_unseen(const FailurePtr& failure) {
   return !failure->seen;
 }
@@ -275,6 +285,17 @@ Worker::Ticket StreamContext::submit(bool wake, const Cut& cut) {
   return last_ticket_ = worker_.submit(std::move(task), by);
 }
 
+void StreamContext::note_awaited(const LazyStorageImpl& storage) {
+  if (storage.state_ != LazyStorageImpl::State::kPending) {
+    const auto end = std::upper_bound(timed_calls_.begin(), timed_calls_.end(), storage.value_.node);
+    cut_policy_.plans().note_also_awaited(static_cast<size_t>(end - timed_calls_.begin()));
+  } else if (cut_policy_.plans().is_timing()) {
+    const auto calls = calls_of(trace_);
+    const auto end = std::upper_bound(calls.begin(), calls.end(), storage.value_.node);
+    num_awaited_ = static_cast<size_t>(end - calls.begin());
+  }
+}
+
 // Threads and processors may change, but not while a trace is recorded.
 void StreamContext::choose_overlap() {
   work_ = 0;
@@ -290,6 +311,7 @@ void StreamContext::note_result() {
   }
   StepPlans& plans = cut_policy_.plans();
   plans.costs().wake = worker_.wake_latency();
+  plans.costs().waking = worker_.wake_cost();
   for (StepReport& report : reports) {
     plans.note_kernels(report.step, std::move(report.kernels), report.overhead);
   }
@@ -332,8 +354,9 @@ Job StreamContext::take_job(const Cut& cut) {
   start_ns_ = 0;
   pending_.clear();
   prediction_.cut(trace_);
-  cut_policy_.cut(cut_limits());
+  cut_policy_.cut(cut_limits(), std::exchange(num_awaited_, SIZE_MAX));
   job.timed = cut_policy_.timed_step() != 0;
+  timed_calls_ = job.timed ? calls_of(trace_) : std::vector<NodeId>();
   choose_overlap();
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.expected_size());

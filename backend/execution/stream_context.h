@@ -64,6 +64,9 @@ class StreamContext {
   // may compute it. Without anything to run, returns the last ticket. `cut` says
   // why.
   Worker::Ticket submit(bool wake, const Cut& cut = {});
+  // The program waits for a storage: a pending one, for which the trace is about to be cut, or another one of the step
+  // that has just ended. For plans, which may overlap what nobody waits for.
+  void note_awaited(const LazyStorageImpl& storage);
   // Queues a wait for another stream's work.
   void submit_wait(Worker& other, Worker::Ticket ticket);
 
@@ -161,6 +164,8 @@ class StreamContext {
   Prediction prediction_;
   bool submitted_overlaps_ = true;
   size_t num_submitted_ = 0;
+  size_t num_awaited_ = SIZE_MAX;   // of the trace's first ops
+  std::vector<NodeId> timed_calls_; // of the step that ended last, if it is timed
   int64_t start_ns_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;

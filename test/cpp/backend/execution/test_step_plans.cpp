@@ -9,7 +9,7 @@
 namespace lazyplug {
 namespace {
 
-constexpr HandOverCosts kCosts{.recording = 5e-6, .job = 5e-6, .wake = 5e-5, .patience = 1e-4};
+constexpr HandOverCosts kCosts{.recording = 5e-6, .waking = 1e-5, .job = 5e-6, .wake = 5e-5, .patience = 1e-4};
 
 StepTimes even_step(size_t num_ops, float recording, float kernels) {
   return {
@@ -18,21 +18,37 @@ StepTimes even_step(size_t num_ops, float recording, float kernels) {
   };
 }
 
-TEST(TimeToResult, WholeStepIsRecordedThenComputed) {
-  EXPECT_NEAR(time_to_result(even_step(100, 1e-5, 2e-5), {}, kCosts), 3e-3 + kCosts.job, 1e-7);
+TEST(TimeOfStep, WholeStepIsRecordedThenComputed) {
+  EXPECT_NEAR(time_of_step(even_step(100, 1e-5, 2e-5), {}, kCosts), 3e-3 + kCosts.job, 1e-7);
 }
 
-TEST(TimeToResult, PiecesAreComputedMeanwhile) {
+TEST(TimeOfStep, PiecesAreComputedMeanwhile) {
   // Half is recorded after 500 us, handed over, and computed from 555 to 1,060 us; the rest follows.
-  const double time = time_to_result(even_step(100, 1e-5, 1e-5), {50}, kCosts);
-  EXPECT_NEAR(time, 1e-3 + 5e-6 + 5e-5 + 5e-6 + 5e-4 + 5e-6, 1e-7);
+  const double time = time_of_step(even_step(100, 1e-5, 1e-5), {50}, kCosts);
+  EXPECT_NEAR(time, 1e-3 + 1.5e-5 + 5e-5 + 5e-6 + 5e-4 + 5e-6, 1e-7);
+}
+
+TEST(TimeOfStep, WhatNobodyWaitsForIsComputedMeanwhile) {
+  // Of 400 us of kernels, the program waits for 80, which are computed while it records; the rest while it records the
+  // next step, in which the worker is still awake when it is given the first piece.
+  StepTimes step = even_step(100, 1e-5, 4e-6);
+  step.num_awaited = 20;
+  EXPECT_NEAR(time_of_step(step, {20}, kCosts), 1e-3 + 5e-6 + 1.5e-5, 1e-7);
+  EXPECT_NEAR(time_of_step(step, {}, kCosts), 1.4e-3 + 5e-6, 1e-7);
+}
+
+TEST(TimeOfStep, WorkerThatIsStillBusyIsWaitedFor) {
+  StepTimes step = even_step(100, 1e-6, 1e-5);
+  step.num_awaited = 20;
+  const double kernels = 1e-3 + 2 * kCosts.job;
+  EXPECT_NEAR(time_of_step(step, {20}, kCosts), kernels, 5e-5) << "the worker computes all the time";
 }
 
 TEST(BestCuts, AreMadeWhereTheyGain) {
   const StepTimes step = even_step(400, 1e-5, 1e-5);
   const auto cuts = best_cuts(step, kCosts);
   ASSERT_GT(cuts.size(), 1);
-  EXPECT_LT(time_to_result(step, cuts, kCosts), 0.7 * time_to_result(step, {}, kCosts));
+  EXPECT_LT(time_of_step(step, cuts, kCosts), 0.7 * time_of_step(step, {}, kCosts));
 }
 
 TEST(BestCuts, StepThatCannotGainIsNotCut) {
@@ -43,6 +59,15 @@ TEST(BestCuts, StepThatCannotGainIsNotCut) {
 
 TEST(BestCuts, LongStepIsCutForASmallPartOfIt) {
   EXPECT_FALSE(best_cuts(even_step(400, 1e-6, 1e-4), kCosts).empty()) << "0.4 of 40 ms";
+}
+
+TEST(BestCuts, SetApartWhatNobodyWaitsFor) {
+  StepTimes step = even_step(100, 3e-6, 1e-6);
+  EXPECT_TRUE(best_cuts(step, kCosts).empty()) << "too short to gain";
+  step.num_awaited = 30;
+  EXPECT_EQ(best_cuts(step, kCosts), std::vector<size_t>{30});
+  step.num_awaited = 100;
+  EXPECT_TRUE(best_cuts(step, kCosts).empty());
 }
 
 TEST(BestCuts, GoNotBeyondWhatAWorkerMayCompute) {
@@ -151,7 +176,7 @@ TEST_F(StepPlansTest, StepThatBeginsAsAnotherHasAPlanOfItsOwn) {
   constexpr size_t kTrial = 28; // of what is neither faster nor slower
   const size_t cuts = run_steps(kSettled, 1);
   EXPECT_GT(cuts, 0);
-  const auto run_longer = [this] { return run_step(1, 0.3, 2 * kOps); };
+  const auto run_longer = [this] { return run_step(1, 0.3, kOps + 100); };
   for (size_t i = 0; i < StepPlans::kWarmUps; ++i) {
     EXPECT_EQ(run_longer(), cuts) << "as the other, at first";
   }
@@ -212,12 +237,55 @@ TEST_F(StepPlansTest, DisturbedStepsTeachNothing) {
   EXPECT_FALSE(plans_.cuts_here());
 }
 
-TEST_F(StepPlansTest, StepsWithoutEndAreBounded) {
-  for (uint64_t i = 0; i < 2 * StepPlans::kMaxSteps; ++i) {
+TEST_F(StepPlansTest, NewStepsTakeThePlaceOfTheOldest) {
+  for (uint64_t i = 0; i < 3 * StepPlans::kMaxSteps; ++i) {
     run_steps(2, 10'000 * (i + 1));
   }
-  EXPECT_LE(num_timed_, StepPlans::kMaxSteps);
-  EXPECT_EQ(run_steps(kSettled, 1), 0) << "further ones are whole";
+  EXPECT_GT(run_steps(kSettled, 1), 0) << "further ones are planned, too";
+}
+
+TEST_F(StepPlansTest, StepThatGoesOnKeepsItsPlan) {
+  run_steps(kSettled + StepPlans::kRetrials[2], 1);
+  const size_t cuts = run_step(1);
+  ASSERT_GT(cuts, 1);
+  const size_t timed = num_timed_;
+  for (uint64_t i = 0; i < 3 * StepPlans::kMaxSteps; ++i) {
+    run_step(10'000 * (i + 1));
+    run_step(1);
+  }
+  EXPECT_EQ(run_step(1), cuts);
+  EXPECT_EQ(num_timed_, timed) << "nor does one that comes once cost anything";
+}
+
+TEST_F(StepPlansTest, CutsOfAForgottenStepAreMadeNoMore) {
+  ASSERT_GT(run_steps(kSettled, 1), 0);
+  for (uint64_t i = 0; i < 3 * StepPlans::kMaxSteps; ++i) {
+    run_step(10'000 * (i + 1));
+  }
+  EXPECT_EQ(run_step(1), 0);
+}
+
+TEST_F(StepPlansTest, AllReadsAtTheEndOfAStepAreAwaited) {
+  const auto last_cut = [this](uint64_t first_op, size_t also_awaited) {
+    size_t last = 0;
+    for (size_t i = 0; i < kPlanned + 2; ++i) {
+      last = 0;
+      for (size_t op = 0; op < 100; ++op) {
+        now_ += 3e-6;
+        plans_.note(first_op + op, true);
+        last = plans_.cuts_here() ? op + 1 : last;
+      }
+      if (const auto timed = plans_.end_step(30); timed != 0) {
+        plans_.note_kernels(timed, std::vector<float>(100, 1e-6F), 5e-6);
+      }
+      plans_.note_result();
+      plans_.note_also_awaited(also_awaited);
+    }
+    return last;
+  };
+  EXPECT_EQ(last_cut(1, 0), 30);
+  EXPECT_EQ(last_cut(1'000, 60), 60);
+  EXPECT_EQ(last_cut(2'000, 100), 0) << "nothing is left to be computed meanwhile";
 }
 
 TEST_F(StepPlansTest, SettledStepsAreTimedNoMore) {
