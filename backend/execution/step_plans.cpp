@@ -199,6 +199,7 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   Step& step = steps_[id];
   ++step.seen;
   step.is_long = num_ops >= kLongStep;
+  step.planned_when_seen = step.is_long ? 1 : num_ops >= kMediumStep ? 2 : kWarmUps + kTimed;
   step.is_rare = step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at;
   step.ended_at = all_ops_;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
@@ -206,7 +207,7 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
       step.seen == kRetrials[step.num_retrials]) {
     try_again(step);
   }
-  const bool is_timed = step.state == State::kTimed && (step.is_long || step.seen >= kWarmUps);
+  const bool is_timed = step.state == State::kTimed && step.seen >= std::min(step.planned_when_seen, kWarmUps);
   if (is_timed && was_cut_ && step.num_freed < kMaxFreed) {
     ++step.num_freed;
     step.seen = 0;
@@ -257,8 +258,7 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
 }
 
 void StepPlans::note_duration(Step& step, double seconds) {
-  const size_t planned_when_seen = step.is_long ? 1 : kWarmUps + kTimed;
-  if (step.state == State::kTimed && step.seen >= planned_when_seen && !was_cut_) {
+  if (step.state == State::kTimed && step.seen >= step.planned_when_seen && !was_cut_) {
     plan(step);
   }
   if (step.state == State::kTrial && step.seen != 0) {

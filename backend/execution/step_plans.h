@@ -64,7 +64,8 @@ class StepPlans {
   static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
   static constexpr size_t kMaxSteps = 256;  // are known; a half of them, the oldest, make room for others
   static constexpr size_t kMaxTimedOps = 4096;
-  static constexpr size_t kLongStep = 512; // ops
+  static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
+  static constexpr size_t kMediumStep = 384; // ops: planned when it has come twice
   static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
   static constexpr size_t kQuiet = 16;      // after so many settled steps, recording is not timed
   static constexpr size_t kMaxFreed = 3;    // how often others are not cut, so that a step can be timed
@@ -111,6 +112,7 @@ class StepPlans {
     State state = State::kTimed;
     size_t seen = 0; // in this state
     size_t num_retrials = 0;
+    size_t planned_when_seen = 0;
     bool is_long = false;
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops

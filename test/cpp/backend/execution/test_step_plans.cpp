@@ -176,7 +176,7 @@ TEST_F(StepPlansTest, StepThatBeginsAsAnotherHasAPlanOfItsOwn) {
   constexpr size_t kTrial = 28; // of what is neither faster nor slower
   const size_t cuts = run_steps(kSettled, 1);
   EXPECT_GT(cuts, 0);
-  const auto run_longer = [this] { return run_step(1, 0.3, kOps + 100); };
+  const auto run_longer = [this] { return run_step(1, 0.3, kOps + 50); };
   for (size_t i = 0; i < StepPlans::kWarmUps; ++i) {
     EXPECT_EQ(run_longer(), cuts) << "as the other, at first";
   }
