@@ -39,11 +39,10 @@ bool CutPolicy::is_chunk(const Limits& limits) const {
 }
 
 void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
-  const bool is_whole_step = chunk_ops_ == step_ops_;
   chunk_ops_ = 0;
   timed_step_ = 0;
   if (!is_cutting_ && step_ops_ != 0) {
-    end_step(limits, is_whole_step ? num_awaited : SIZE_MAX);
+    end_step(limits, num_awaited);
   }
   is_cutting_ = false;
 }

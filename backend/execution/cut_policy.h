@@ -56,7 +56,8 @@ class CutPolicy {
   }
 
   // The trace is cut: because it was to end here, or by the program, which ends
-  // the step, and waits for so many of the trace's first ops.
+  // the step, and waits for so many of the trace's first ops. (Of a step of several
+  // traces nobody asks: only whole ones are timed.)
   void cut(const Limits& limits, size_t num_awaited = SIZE_MAX);
 
   // The step that the last cut has ended, if its kernels should be timed, or 0.

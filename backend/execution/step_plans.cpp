@@ -59,10 +59,6 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-} // namespace
-
-namespace {
-
 // Of one step, in seconds since its beginning.
 struct Outcome {
   double result = 0; // when the program has what it waits for
@@ -198,8 +194,7 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   }
   Step& step = steps_[id];
   ++step.seen;
-  step.is_long = num_ops >= kLongStep;
-  step.planned_when_seen = step.is_long ? 1 : num_ops >= kMediumStep ? 2 : kWarmUps + kTimed;
+  step.planned_when_seen = num_ops >= kLongStep ? 1 : num_ops >= kMediumStep ? 2 : kWarmUps + kTimed;
   step.is_rare = step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at;
   step.ended_at = all_ops_;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
@@ -318,7 +313,7 @@ void StepPlans::settle(Step& step, bool cut) {
   settled.is_cut = cut;
   settled.cuts_now = cut;
   settled.num_retrials = step.num_retrials;
-  settled.is_long = step.is_long;
+  settled.planned_when_seen = step.planned_when_seen;
   settled.ended_at = step.ended_at;
   settled.cuts = std::move(step.cuts);
   step = std::move(settled);
@@ -327,7 +322,7 @@ void StepPlans::settle(Step& step, bool cut) {
 // At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
 void StepPlans::try_again(Step& step) {
   const bool is_first = step.num_retrials++ == 0;
-  if (step.cuts.empty() && (!is_first || step.is_long)) {
+  if (step.cuts.empty() && (!is_first || step.is_long())) {
     return;
   }
   step.state = step.cuts.empty() ? State::kTimed : State::kTrial;

@@ -112,8 +112,7 @@ class StepPlans {
     State state = State::kTimed;
     size_t seen = 0; // in this state
     size_t num_retrials = 0;
-    size_t planned_when_seen = 0;
-    bool is_long = false;
+    size_t planned_when_seen = 0; // so often
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops
     bool is_cut = false;   // is settled so
@@ -123,6 +122,10 @@ class StepPlans {
     std::vector<double> whole; // durations
     std::vector<double> cut;
     std::vector<StepId> cuts; // prefixes
+
+    bool is_long() const {
+      return planned_when_seen == 1;
+    }
   };
 
   void begin_step();

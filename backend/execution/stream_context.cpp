@@ -286,14 +286,15 @@ Worker::Ticket StreamContext::submit(bool wake, const Cut& cut) {
 }
 
 void StreamContext::note_awaited(const LazyStorageImpl& storage) {
-  if (storage.state_ != LazyStorageImpl::State::kPending) {
-    const auto end = std::upper_bound(timed_calls_.begin(), timed_calls_.end(), storage.value_.node);
-    cut_policy_.plans().note_also_awaited(static_cast<size_t>(end - timed_calls_.begin()));
-  } else if (cut_policy_.plans().is_timing()) {
-    const auto calls = calls_of(trace_);
-    const auto end = std::upper_bound(calls.begin(), calls.end(), storage.value_.node);
-    num_awaited_ = static_cast<size_t>(end - calls.begin());
+  if (storage.state_ == LazyStorageImpl::State::kPending) {
+    awaited_ = storage.value_.node;
+  } else {
+    cut_policy_.plans().note_also_awaited(num_timed_calls_until(storage.value_.node));
   }
+}
+
+size_t StreamContext::num_timed_calls_until(NodeId node) const {
+  return static_cast<size_t>(std::upper_bound(timed_calls_.begin(), timed_calls_.end(), node) - timed_calls_.begin());
 }
 
 // Threads and processors may change, but not while a trace is recorded.
@@ -354,9 +355,10 @@ Job StreamContext::take_job(const Cut& cut) {
   start_ns_ = 0;
   pending_.clear();
   prediction_.cut(trace_);
-  cut_policy_.cut(cut_limits(), std::exchange(num_awaited_, SIZE_MAX));
+  timed_calls_ = cut_policy_.plans().is_timing() ? calls_of(trace_) : std::vector<NodeId>();
+  const auto awaited = std::exchange(awaited_, std::nullopt);
+  cut_policy_.cut(cut_limits(), awaited ? num_timed_calls_until(*awaited) : SIZE_MAX);
   job.timed = cut_policy_.timed_step() != 0;
-  timed_calls_ = job.timed ? calls_of(trace_) : std::vector<NodeId>();
   choose_overlap();
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.expected_size());

@@ -3,6 +3,7 @@
 #include <c10/core/Stream.h>
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "backend/execution/cut_policy.h"
@@ -142,6 +143,7 @@ class StreamContext {
   void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   void choose_overlap();
+  size_t num_timed_calls_until(NodeId node) const;
   Worker::Ticket next_ticket() const {
     return last_ticket_ + 1;
   }
@@ -164,8 +166,8 @@ class StreamContext {
   Prediction prediction_;
   bool submitted_overlaps_ = true;
   size_t num_submitted_ = 0;
-  size_t num_awaited_ = SIZE_MAX;   // of the trace's first ops
-  std::vector<NodeId> timed_calls_; // of the step that ended last, if it is timed
+  std::optional<NodeId> awaited_;   // in the trace, by the program that is about to cut it
+  std::vector<NodeId> timed_calls_; // of the trace that was cut last, if its step is timed
   int64_t start_ns_ = 0;
   uint64_t submitted_place_ = 0;
   Worker::Ticket last_ticket_ = 0;
