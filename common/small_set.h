@@ -26,13 +26,16 @@ class SmallSet {
       return true;
     }
     if (!many_) {
-      many_ = std::make_unique<ska::flat_hash_set<T>>(few_.begin(), few_.end());
+      many_ = std::make_unique<ska::flat_hash_set<T>>();
+      many_->reserve(kMany);
+      many_->insert(few_.begin(), few_.end());
     }
     return many_->insert(value).second;
   }
 
  private:
   static constexpr size_t kFew = 16;
+  static constexpr size_t kMany = 512; // without growing
   c10::SmallVector<T, kFew> few_;
   std::unique_ptr<ska::flat_hash_set<T>> many_;
 };

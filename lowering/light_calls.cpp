@@ -8,6 +8,8 @@
 #include <limits>
 #include <string_view>
 
+#include "lowering/tile_kernel.h"
+
 namespace lazyplug {
 namespace {
 
@@ -63,7 +65,8 @@ double ThreeLargest::multiplications() const {
 
 float light_work(const Signature& signature) {
   const std::string& name = signature.op->name();
-  if (!signature.op->is_aten() || has_part(name, kDependent)) {
+  const bool is_update = name == kTileUpdate;
+  if ((!signature.op->is_aten() && !is_update) || has_part(name, kDependent)) {
     return kHeavy;
   }
   ThreeLargest largest;
@@ -74,7 +77,7 @@ float light_work(const Signature& signature) {
       total += static_cast<double>(layout.numel());
     }
   }
-  const double at_once = signature.op->is_foreach() ? total : largest.largest(); // what one loop goes through
+  const double at_once = signature.op->is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
   if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
     return kHeavy;
   }

@@ -61,6 +61,7 @@ from torch_lazyplug import (  # noqa: E402
     journal,
     lazy,
     metrics,
+    optimizers,
     safetensors_support,
     sharing,
     tensor_factory_functions,
@@ -82,6 +83,7 @@ dlpack.install()
 sharing.install()
 changing_ops.install()
 backward.install()
+optimizers.install()
 journal.install()
 
 __all__ = [

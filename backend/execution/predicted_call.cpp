@@ -125,6 +125,12 @@ bool PredictedCall::add(c10::IntArrayRef values) {
   return binding.kind == ArgBinding::Kind::kConstant && same_ints(values, binding.constant);
 }
 
+bool PredictedCall::add(at::TensorList tensors) {
+  const ArgBinding& binding = next();
+  return binding.kind == ArgBinding::Kind::kOperandList && tensors.size() == binding.count &&
+         std::all_of(tensors.begin(), tensors.end(), [this](const at::Tensor& tensor) { return add_operand(tensor); });
+}
+
 bool PredictedCall::add_none() {
   return add(c10::IValue());
 }

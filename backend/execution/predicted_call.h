@@ -45,6 +45,7 @@ class PredictedCall {
   bool add(double value);
   bool add(std::string_view value);
   bool add(c10::IntArrayRef values);
+  bool add(at::TensorList tensors);
   bool add(c10::ScalarType value) {
     return add(static_cast<int64_t>(value));
   }

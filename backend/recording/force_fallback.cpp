@@ -73,9 +73,13 @@ class ForcedOps {
     }
   }
 
-  bool contains(const OpInfo& op) {
+  bool is_empty() {
     follow_flag();
-    if (empty_.load(std::memory_order_relaxed)) {
+    return empty_.load(std::memory_order_relaxed);
+  }
+
+  bool contains(const OpInfo& op) {
+    if (is_empty()) {
       return false;
     }
     const ForkSafeLock lock(mutex_);
@@ -107,6 +111,10 @@ class ForcedOps {
 
 bool is_fallback_forced(const OpInfo& op) {
   return ForcedOps::get().contains(op);
+}
+
+bool is_any_fallback_forced() {
+  return !ForcedOps::get().is_empty();
 }
 
 void read_forced_ops() {

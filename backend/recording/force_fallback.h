@@ -9,6 +9,9 @@ namespace lazyplug {
 // "all". Takes effect for ops recorded after the flag was set.
 bool is_fallback_forced(const OpInfo& op);
 
+// Whether the flag selects any op.
+bool is_any_fallback_forced();
+
 // Reads the flag now rather than at the next op, and so warns now of what
 // selects no op.
 void read_forced_ops();

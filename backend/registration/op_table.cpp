@@ -416,6 +416,7 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::_fused_sgd_", .shape = shape::nothing},
       {.op = "aten::_fused_adam_", .shape = shape::nothing},
       {.op = "aten::_fused_adamw_", .shape = shape::nothing},
+      {.op = "lazyplug::tile_update_", .shape = shape::nothing},
       // What no trace holds.
       {.op = "aten::_nested_from_padded", .traits = {.not_traceable_because = kNested}, .reason = kNested},
       {.op = "aten::_nested_tensor_from_mask", .traits = {.not_traceable_because = kNested}, .reason = kNested},

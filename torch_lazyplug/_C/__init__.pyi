@@ -6,3 +6,4 @@ from torch_lazyplug._C import _lazy as _lazy
 from torch_lazyplug._C import _lazy_ts_backend as _lazy_ts_backend
 from torch_lazyplug._C import _metrics as _metrics
 from torch_lazyplug._C import _ops as _ops
+from torch_lazyplug._C import _optimizers as _optimizers

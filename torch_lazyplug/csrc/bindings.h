@@ -24,6 +24,9 @@ void init_graph_bindings(py::module& m);
 // _C._ops: what is known of ops; see backend/ops/op_registry.h and backend/recording/changing_ops.h.
 void init_op_bindings(py::module& m);
 
+// _C._optimizers: steps of optimisers; see backend/native/optimizers.h.
+void init_optimizer_bindings(py::module& m);
+
 // Lets the backend name the user's Python lines, and raise Python's errors again.
 void install_python_hooks();
 

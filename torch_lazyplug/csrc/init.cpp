@@ -8,4 +8,5 @@ PYBIND11_MODULE(_C, m) {
   lazyplug::init_lazy_bindings(m);
   lazyplug::init_graph_bindings(m);
   lazyplug::init_op_bindings(m);
+  lazyplug::init_optimizer_bindings(m);
 }

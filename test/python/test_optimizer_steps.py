@@ -1,0 +1,350 @@
+"""A step of Adam, AdamW or SGD is one node, with the bits of the `_foreach_` calls that PyTorch makes of it."""
+
+import copy
+
+import pytest
+import torch
+from helpers import DEVICE, IS_LAZY, assert_same, assert_same_error, run_fresh, work
+from torch.optim import SGD, Adam, AdamW
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torch_lazyplug
+from torch_lazyplug import config
+
+SHAPES = [(3, 4), (7,), (), (2, 3, 4, 5), (33, 65), (0, 3), (1,)]
+
+# Each with the names of what it keeps.
+SETTINGS = {
+    "AdamW": (AdamW, {}),
+    "AdamW without decay": (AdamW, {"weight_decay": 0}),
+    "AdamW, betas, eps": (AdamW, {"betas": (0.8, 0.9), "eps": 1e-3, "lr": 0.3}),
+    "AdamW, integer lr": (AdamW, {"lr": 1}),
+    "AdamW, maximize": (AdamW, {"maximize": True}),
+    "Adam": (Adam, {}),
+    "Adam, decay": (Adam, {"weight_decay": 0.1}),
+    "Adam, decay, maximize": (Adam, {"weight_decay": 0.1, "maximize": True}),
+    "SGD": (SGD, {"lr": 0.1}),
+    "SGD, decay": (SGD, {"lr": 0.1, "weight_decay": 0.1}),
+    "SGD, momentum": (SGD, {"lr": 0.1, "momentum": 0.9}),
+    "SGD, everything": (SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1, "maximize": True}),
+}
+CHOICES = {"chosen": {}, "foreach": {"foreach": True}}
+
+
+def parameters(device, dtype=torch.float32):
+    torch.manual_seed(0)
+    tensors = [torch.randn(shape, dtype=dtype) for shape in SHAPES]
+    tensors[3] = tensors[3].to(memory_format=torch.channels_last)
+    return [t.to(device).requires_grad_() for t in tensors]
+
+
+def set_gradients(tensors, step):
+    torch.manual_seed(100 + step)
+    for tensor in tensors:
+        tensor.grad = torch.empty_like(tensor).copy_(torch.randn(tensor.shape, dtype=tensor.dtype))
+
+
+def train(optimizer_class, options, device, dtype=torch.float32, steps=5, change=lambda optimizer, step: None):
+    """Parameters and what the optimizer keeps, after some steps."""
+    tensors = parameters(device, dtype)
+    optimizer = optimizer_class(tensors, **options)
+    for step in range(steps):
+        set_gradients(tensors, step)
+        change(optimizer, step)
+        optimizer.step()
+    return [t.detach() for t in tensors], [t._version for t in tensors], optimizer.state_dict()["state"]
+
+
+def on_cpu(trained):
+    tensors, versions, state = trained
+    return [t.cpu() for t in tensors], versions, [{k: v.cpu() for k, v in s.items()} for s in state.values()]
+
+
+def count(name):
+    return torch_lazyplug.metrics.counter_value(name) or 0
+
+
+class Calls:
+    """How many steps were recorded as one node, and how many `_foreach_` calls were."""
+
+    def __enter__(self):
+        self._before = self._now()
+        return self
+
+    def __exit__(self, *_):
+        self.updates, self.foreach = (now - before for now, before in zip(self._now(), self._before, strict=True))
+
+    @staticmethod
+    def _now():
+        names = [name for name in torch_lazyplug.metrics.counter_names() if name.startswith("lazy::_foreach_")]
+        return count("lazy::tile_update_"), sum(count(name) for name in names)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.smoke
+def test_one_node_with_the_same_bits(name, choice, dtype):
+    optimizer_class, options = SETTINGS[name]
+    options = options | CHOICES[choice]
+    with work() as done, Calls() as calls:
+        actual = train(optimizer_class, options, DEVICE, dtype)
+    assert_same(actual, train(optimizer_class, options | {"foreach": True}, "cpu", dtype))
+    if IS_LAZY:
+        makes_buffers = bool(options.get("momentum"))  # in PyTorch's first step
+        assert calls.updates == 5 - makes_buffers
+        assert (calls.foreach != 0) == makes_buffers
+        assert not done.fallbacks, done.fallback_ops
+
+
+@pytest.mark.parametrize("fusion", (1, 3))
+@pytest.mark.parametrize("name", ("AdamW", "Adam, decay, maximize", "SGD, everything"))
+def test_the_bits_of_calls_that_run_alone(name, fusion):
+    optimizer_class, options = SETTINGS[name]
+    with config.changed({"fusion": fusion, "disabled_passes": "foreach_groups"}), Calls() as calls:
+        expected = on_cpu(train(optimizer_class, options, DEVICE))
+    assert calls.updates == 0 and calls.foreach > 0
+    with config.changed({"fusion": fusion}), Calls() as calls:
+        actual = on_cpu(train(optimizer_class, options, DEVICE))
+    assert calls.updates >= 4
+    assert_same(actual, expected)
+
+
+def test_steps_that_differ_from_parameter_to_parameter():
+    """One that has been frozen for a while has made fewer steps."""
+
+    def freeze(optimizer, step):
+        if step < 2:
+            optimizer.param_groups[0]["params"][1].grad = None
+
+    with Calls() as calls:
+        actual = train(AdamW, {}, DEVICE, change=freeze)
+    assert_same(actual, train(AdamW, {"foreach": True}, "cpu", change=freeze))
+    assert calls.updates == 5
+
+
+def test_other_numbers_need_no_other_graph():
+    tensors = parameters(DEVICE)
+    optimizer = AdamW(tensors)
+    compiles = []
+    for step in range(6):
+        with work() as done:
+            set_gradients(tensors, step)
+            optimizer.param_groups[0]["lr"] = 1e-3 / (step + 1)
+            optimizer.step()
+            torch_lazyplug.mark_step(wait=True)
+        compiles.append(done.compiles)
+    assert sum(compiles[2:]) == 0, compiles
+
+
+def test_groups_and_saved_state():
+    def run(device):
+        tensors = parameters(device)
+        groups = [{"params": tensors[:2], "lr": 0.1}, {"params": tensors[2:], "weight_decay": 0.5}]
+        optimizer = AdamW(groups, foreach=True)
+        for step in range(2):
+            set_gradients(tensors, step)
+            optimizer.step()
+        state = copy.deepcopy(optimizer.state_dict())
+        optimizer = AdamW(groups, foreach=True)
+        optimizer.load_state_dict(state)
+        set_gradients(tensors, 2)
+        optimizer.step()
+        return [t.detach() for t in tensors], optimizer.state_dict()["state"]
+
+    with Calls() as calls:
+        actual = run(DEVICE)
+    assert_same(actual, run("cpu"))
+    assert calls.updates == 6
+
+
+def test_views_of_one_storage():
+    """As flat parameters are: PyTorch's calls, which know what overlaps."""
+
+    def run(device):
+        torch.manual_seed(0)
+        flat = torch.randn(12).to(device)
+        tensors = [flat[:4].requires_grad_(), flat[4:].requires_grad_()]
+        optimizer = AdamW(tensors, foreach=True)
+        for step in range(3):
+            set_gradients(tensors, step)
+            optimizer.step()
+        return flat.detach(), [t.detach() for t in tensors]
+
+    with Calls() as calls:
+        actual = run(DEVICE)
+    assert_same(actual, run("cpu"))
+    assert calls.updates == 0
+
+
+def test_gradients_that_lie_otherwise():
+    def run(device):
+        torch.manual_seed(0)
+        tensor = torch.randn(3, 4).to(device).requires_grad_()
+        optimizer = AdamW([tensor], foreach=True)
+        for _ in range(3):
+            tensor.grad = torch.randn(4, 3).to(device).t()
+            optimizer.step()
+        return tensor.detach()
+
+    with Calls() as calls:
+        actual = run(DEVICE)
+    assert_same(actual, run("cpu"))
+    assert calls.updates == 0 and calls.foreach > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    (
+        {"amsgrad": True},
+        {"foreach": False},
+        {"fused": True},
+        {"capturable": True},
+        {"differentiable": True},
+        {"lr": torch.tensor(1e-3), "foreach": False},
+    ),
+    ids=str,
+)
+def test_other_variants_are_left_to_pytorch(options):
+    with Calls() as calls:
+        tensors = [p.detach().clone() for p in parameters(DEVICE)]
+        optimizer = AdamW(tensors, **options)
+        for tensor in tensors:
+            tensor.grad = torch.ones_like(tensor)
+        optimizer.step()
+    assert calls.updates == 0
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_other_dtypes_are_left_to_pytorch(dtype):
+    with Calls() as calls:
+        actual = train(AdamW, {"foreach": True}, DEVICE, dtype)
+    assert_same(actual, train(AdamW, {"foreach": True}, "cpu", dtype))
+    assert calls.updates == 0
+
+
+def test_subclasses_keep_their_ways():
+    class Noisy(AdamW):
+        def _init_group(self, *args):
+            self.calls = getattr(self, "calls", 0) + 1
+            return super()._init_group(*args)
+
+    tensors = parameters(DEVICE)
+    optimizer = Noisy(tensors)
+    set_gradients(tensors, 0)
+    optimizer.step()
+    assert optimizer.calls == 1
+
+
+def test_who_watches_sees_each_call():
+    seen = []
+
+    class Dispatched(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            seen.append(op.name())
+            return op(*args, **(kwargs or {}))
+
+    class Called(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(getattr(function, "__name__", ""))
+            return function(*args, **(kwargs or {}))
+
+    tensors = parameters(DEVICE)
+    optimizer = AdamW(tensors)
+    set_gradients(tensors, 0)
+    for mode, name in ((Dispatched, "aten::_foreach_lerp_.Scalar"), (Called, "_foreach_lerp_")):
+        seen.clear()
+        with mode():
+            optimizer.step()
+        assert name in seen
+
+
+def test_a_default_device_does_not_watch():
+    tensors = parameters(DEVICE)
+    optimizer = AdamW(tensors)
+    set_gradients(tensors, 0)
+    with torch.device(DEVICE), Calls() as calls:
+        optimizer.step()
+    assert calls.updates == 1
+
+
+def test_forced_fallbacks_see_the_calls():
+    tensors = parameters(DEVICE)
+    optimizer = AdamW(tensors)
+    set_gradients(tensors, 0)
+    with config.changed({"force_fallback": "aten::_foreach_lerp_"}), work() as done:
+        optimizer.step()
+    assert done.fallback_ops == {"aten::_foreach_lerp_": 1}
+
+
+def test_numbers_that_overflow_raise_as_in_eager():
+    def run(device):
+        tensors = parameters(device)
+        optimizer = SGD(tensors, lr=1e300, foreach=True)
+        set_gradients(tensors, 0)
+        with pytest.raises(RuntimeError) as raised:
+            optimizer.step()
+        return raised.value
+
+    assert_same_error(run(DEVICE), run("cpu"))
+
+
+def test_correction_by_zero_raises_as_in_eager():
+    def run(device):
+        tensors = parameters(device)
+        optimizer = AdamW(tensors, foreach=True)
+        optimizer.param_groups[0]["betas"] = (1.0, 0.999)
+        set_gradients(tensors, 0)
+        with pytest.raises(ZeroDivisionError) as raised:
+            optimizer.step()
+        return raised.value
+
+    assert_same_error(run(DEVICE), run("cpu"))
+
+
+def test_a_step_at_once():
+    """Each op runs when it is recorded: PyTorch's calls, so that an error names its own."""
+    with config.changed({"launch_blocking": True}):
+        actual = train(AdamW, {"foreach": True}, DEVICE)
+    assert_same(actual, train(AdamW, {"foreach": True}, "cpu"))
+
+
+def test_a_failed_gradient_spoils_its_step_only():
+    good, bad = torch.ones(3, device=DEVICE, requires_grad=True), torch.ones(3, device=DEVICE, requires_grad=True)
+    table = torch.ones(4, 3, device=DEVICE)
+    good.grad, bad.grad = torch.ones(3, device=DEVICE), table[torch.tensor([9], device=DEVICE)][0]
+    optimizer = SGD([bad], lr=0.5)
+    other = SGD([good], lr=0.5)
+    optimizer.step()
+    other.step()
+    assert good.tolist() == [0.5] * 3
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        bad.tolist()
+
+
+def test_as_an_operator_at_once():
+    """Where graphs never come again, the node runs on the CPU by itself."""
+    out = run_fresh(
+        """
+        import random
+        x = [torch.randn(5, device="lazy", requires_grad=True) for _ in range(3)]
+        y = [t.detach().cpu().requires_grad_() for t in x]
+        optimizers = [torch.optim.AdamW(t, foreach=True) for t in (x, y)]
+        random.seed(0)
+        for step in range(150):
+            torch.manual_seed(step)
+            gradients = [torch.randn(5) for _ in x]
+            for tensors, optimizer in zip((x, y), optimizers):
+                for tensor, gradient in zip(tensors, gradients):
+                    tensor.grad = gradient.to(tensor.device)
+                    for _ in range(random.Random(step).randrange(9)):
+                        tensor.grad = tensor.grad * 1.5 - gradient.to(tensor.device)
+                optimizer.step()
+        print(all(torch.equal(a.cpu(), b) for a, b in zip(x, y)), torch_lazyplug.metrics.counter_value("RunAtOnce"))
+        """,
+        LAZYPLUG_FUSION="1",
+        LAZYPLUG_MAX_UNUSED_GRAPHS="2",
+    )
+    are_equal, at_once = out.split()
+    assert are_equal == "True" and int(at_once) > 0
