@@ -554,10 +554,22 @@ bool has_avx2() {
 // Code of programs that somebody holds, by their text.
 class Library {
  public:
+  // Code may run while the process ends.
+  static Library& get() {
+    static auto* const library = new Library();
+    return *library;
+  }
+
+  std::shared_ptr<const Assembly> find(const Program& program) {
+    const std::string text = to_string(program);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return find_locked(text);
+  }
+
   std::shared_ptr<const Assembly> find_or_write(const Program& program, std::vector<Assembly::Run> runs) {
     const std::string text = to_string(program);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto found = by_text_[text].lock()) {
+    if (auto found = find_locked(text)) {
       return found;
     }
     forget_unused();
@@ -575,6 +587,11 @@ class Library {
   }
 
  private:
+  std::shared_ptr<const Assembly> find_locked(const std::string& text) const {
+    const auto found = by_text_.find(text);
+    return found == by_text_.end() ? nullptr : found->second.lock();
+  }
+
   void forget_unused() {
     if (by_text_.size() >= limit_) {
       std::erase_if(by_text_, [](const auto& entry) { return entry.second.expired(); });
@@ -597,13 +614,20 @@ std::shared_ptr<const Assembly> assemble(const Program& program) {
   if (runs.empty()) {
     return nullptr;
   }
-  static auto* const library = new Library(); // code may run while the process ends
-  return library->find_or_write(program, std::move(runs));
+  return Library::get().find_or_write(program, std::move(runs));
+}
+
+std::shared_ptr<const Assembly> find_assembled(const Program& program) {
+  return Library::get().find(program);
 }
 
 #else
 
 std::shared_ptr<const Assembly> assemble(const Program& /*program*/) {
+  return nullptr;
+}
+
+std::shared_ptr<const Assembly> find_assembled(const Program& /*program*/) {
   return nullptr;
 }
 
@@ -615,10 +639,14 @@ const Assembly* AssembledLater::next(const Program& program) const {
     return nullptr;
   }
   State& state = *state_;
-  if (!state.is_tried && state.num_runs.fetch_add(1, std::memory_order_relaxed) >= cold_runs &&
-      !state.is_tried.exchange(true)) {
-    state.owner = assemble(program);
-    state.assembly.store(state.owner.get(), std::memory_order_release);
+  if (!state.is_tried) {
+    const int64_t num_runs = state.num_runs.fetch_add(1, std::memory_order_relaxed);
+    const bool is_due = num_runs >= cold_runs;
+    auto found = is_due ? assemble(program) : num_runs == 0 ? find_assembled(program) : nullptr;
+    if ((found || is_due) && !state.is_tried.exchange(true)) {
+      state.owner = std::move(found);
+      state.assembly.store(state.owner.get(), std::memory_order_release);
+    }
   }
   return state.assembly.load(std::memory_order_acquire);
 }

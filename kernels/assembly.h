@@ -34,7 +34,11 @@ class Assembly {
 // Null if there is nothing to gain, or not on this processor. Equal programs share one.
 std::shared_ptr<const Assembly> assemble(const Program& program);
 
-// A program's machine code, made when it has run as often as the flag `assemble_after` says.
+// That of an equal program, if there is some.
+std::shared_ptr<const Assembly> find_assembled(const Program& program);
+
+// A program's machine code, made when it has run as often as the flag `assemble_after` says, unless an equal one's is
+// there.
 class AssembledLater {
  public:
   // What to use for this run of the program, always the same one; may be null. From any thread.

@@ -1,5 +1,6 @@
 #include "kernels/product.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace {
 
 template <typename T>
-using Gemm = void (*)(
+using BlasGemm = void (*)(
     const char* transpose_a,
     const char* transpose_b,
     const int* rows,
@@ -29,8 +30,8 @@ using Gemm = void (*)(
 
 // Not there if PyTorch has been built without BLAS.
 extern "C" {
-__attribute__((weak)) std::remove_pointer_t<Gemm<float>> sgemm_;
-__attribute__((weak)) std::remove_pointer_t<Gemm<double>> dgemm_;
+__attribute__((weak)) std::remove_pointer_t<BlasGemm<float>> sgemm_;
+__attribute__((weak)) std::remove_pointer_t<BlasGemm<double>> dgemm_;
 }
 
 namespace lazyplug::kernels {
@@ -38,7 +39,7 @@ namespace {
 
 // On other processors PyTorch has more kernels than BLAS for these.
 template <typename T>
-Gemm<T> gemm() {
+BlasGemm<T> blas_gemm() {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, float>) {
     return sgemm_;
@@ -50,8 +51,9 @@ Gemm<T> gemm() {
 #endif
 }
 
-bool has_gemm(c10::ScalarType dtype) {
-  return (dtype == c10::ScalarType::Float && gemm<float>()) || (dtype == c10::ScalarType::Double && gemm<double>());
+bool has_blas(c10::ScalarType dtype) {
+  return (dtype == c10::ScalarType::Float && blas_gemm<float>()) ||
+         (dtype == c10::ScalarType::Double && blas_gemm<double>());
 }
 
 bool fits(int64_t number) {
@@ -80,7 +82,8 @@ Product::operand(int64_t rows, int64_t columns, int64_t row_stride, int64_t colu
   return std::nullopt;
 }
 
-std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
+std::optional<Product>
+Product::plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
   Product plan;
   plan.dtype_ = dtype;
   plan.is_swapped_ = !is_by_columns(result);
@@ -89,7 +92,7 @@ std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, con
   const Matrix made = plan.is_swapped_ ? transposed(result) : result;
   const int64_t smallest = std::min({first.rows, first.columns, second.columns});
   const int64_t largest = std::max({first.rows, first.columns, second.columns});
-  if (!has_gemm(dtype) || smallest == 0 || !fits(largest) || !is_by_columns(made) || !fits(made.column_stride) ||
+  if (!has_blas(dtype) || smallest == 0 || !fits(largest) || !is_by_columns(made) || !fits(made.column_stride) ||
       first.columns != second.rows || made.rows != first.rows || made.columns != second.columns) {
     return std::nullopt;
   }
@@ -107,12 +110,31 @@ std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, con
   return plan;
 }
 
+std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
+  auto plan = plan_blas(dtype, a, b, result);
+  if (plan && dtype == c10::ScalarType::Float && result.column_stride == 1 && result.row_stride >= result.columns &&
+      kernels::has_gemm(a.rows, b.columns, a.columns)) {
+    plan->has_gemm_ = true;
+    plan->gemm_ = {
+        .rows = a.rows,
+        .columns = b.columns,
+        .inner = a.columns,
+        .a = {nullptr, a.row_stride, a.column_stride},
+        .b = {nullptr, b.row_stride, b.column_stride},
+        .start = nullptr,
+        .start_row = 0,
+        .result = nullptr,
+        .result_row = result.row_stride};
+  }
+  return plan;
+}
+
 template <typename T>
 void Product::call(T alpha, const void* a, const void* b, T beta, void* result) const {
   if (is_swapped_) {
     std::swap(a, b);
   }
-  gemm<T>()(
+  blas_gemm<T>()(
       first_.is_transposed ? "t" : "n",
       second_.is_transposed ? "t" : "n",
       &rows_,
@@ -128,7 +150,24 @@ void Product::call(T alpha, const void* a, const void* b, T beta, void* result) 
       &leading_);
 }
 
+bool Product::uses_gemm() const {
+  return has_gemm_ && has_bits_of_blas(gemm_.columns, at::get_num_threads());
+}
+
+void Product::run_from(const void* start, int64_t start_row, const void* a, const void* b, void* result) const {
+  Gemm gemm = gemm_;
+  gemm.a.data = static_cast<const float*>(a);
+  gemm.b.data = static_cast<const float*>(b);
+  gemm.start = static_cast<const float*>(start);
+  gemm.start_row = start_row;
+  gemm.result = static_cast<float*>(result);
+  kernels::run(gemm);
+}
+
 void Product::run(double alpha, const void* a, const void* b, double beta, void* result) const {
+  if (uses_gemm() && alpha == 1 && (beta == 0 || beta == 1)) {
+    return run_from(beta == 0 ? nullptr : result, gemm_.result_row, a, b, result);
+  }
   dtype_ == c10::ScalarType::Float ? call<float>(static_cast<float>(alpha), a, b, static_cast<float>(beta), result)
                                    : call<double>(alpha, a, b, beta, result);
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/gemm.h"
+
 namespace lazyplug::kernels {
 
 // How a matrix lies; strides in elements.
@@ -16,15 +18,26 @@ struct Matrix {
 };
 
 // A product of two matrices by the BLAS that PyTorch has been built with, which is called as PyTorch's own kernel calls
-// it, hence with its bits and its threads.
+// it, hence with its bits and its threads; or, with the same bits, by kernels/gemm.h.
 class Product {
  public:
   // Nothing if PyTorch would copy a matrix first, or there is nothing to compute, or no such BLAS. For float32 and
   // float64.
   static std::optional<Product> plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
+  // By BLAS always.
+  static std::optional<Product> plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
 
   // result = alpha * a * b + beta * result. If beta is 0, what stands in the result is not read.
   void run(double alpha, const void* a, const void* b, double beta, void* result) const;
+
+  // Whether kernels/gemm.h may compute it, in less time than BLAS, also if it is large.
+  bool has_gemm() const {
+    return has_gemm_;
+  }
+  // Whether it does so with as many threads as there are now.
+  bool uses_gemm() const;
+  // If it does: result = start + a * b, where the rows of `start` have no gaps. A stride of 0: all of them are one.
+  void run_from(const void* start, int64_t start_row, const void* a, const void* b, void* result) const;
 
  private:
   // As BLAS takes it: column by column, or transposed.
@@ -45,6 +58,8 @@ class Product {
   Operand first_{};
   Operand second_{};
   int leading_ = 0; // of the result
+  bool has_gemm_ = false;
+  Gemm gemm_{};
 };
 
 } // namespace lazyplug::kernels

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "kernels/gemm.h"
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
@@ -37,6 +38,7 @@ struct Loops {
   void (*store_bool)(int64_t n, bool* out, const T* from);
   // Of a matrix without gaps, row by row, of more than one row and column.
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out);
+  void (*gemm)(const Gemm& gemm, const GemmBlock& block); // null: there is none for this target and dtype
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

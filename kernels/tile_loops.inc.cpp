@@ -9,6 +9,9 @@
 #include "kernels/activations.h"
 #include "kernels/cascade_sum.h"
 #include "kernels/row_functions.h"
+#ifdef __AVX512F__
+#include "kernels/matrix_product.h"
+#endif
 
 // MKL's, where the CPU's kernels use it. Not there: neither have they.
 #define LAZYPLUG_MKL(name) __attribute__((weak)) void vmd##name(int n, const double* a, double* out, long long mode);
@@ -328,6 +331,16 @@ void store_bool(int64_t n, bool* out, const T* from) {
   }
 }
 
+template <typename T>
+constexpr auto gemm_of() -> decltype(Loops<T>::gemm) {
+#ifdef __AVX512F__
+  if constexpr (std::is_same_v<T, float>) {
+    return run_gemm;
+  }
+#endif
+  return nullptr;
+}
+
 template <typename T, size_t... kIndices>
 constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   return {
@@ -342,7 +355,8 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
        cast<T, float>,
        cast<T, double>},
       store_bool<T>,
-      sum_columns<T>};
+      sum_columns<T>,
+      gemm_of<T>()};
 }
 
 } // namespace

@@ -32,14 +32,14 @@ SmallProduct::plan(const Geometry* bias, const Geometry& a, const Geometry& b, c
   const auto first = matrix_of(a);
   const auto second = matrix_of(b);
   const auto made = matrix_of(result);
-  // Larger ones are not worth it; they are filled by several threads, too.
-  const bool is_small = made && result.numel() < at::internal::GRAIN_SIZE;
-  if (!first || !second || !is_small || made->column_stride != 1 || made->row_stride != made->columns ||
+  if (!first || !second || !made || made->column_stride != 1 || made->row_stride != made->columns ||
       a.dtype != result.dtype || b.dtype != result.dtype) {
     return std::nullopt;
   }
   const auto product = kernels::Product::plan(result.dtype, *first, *second, *made);
-  if (!product) {
+  // Larger ones are not worth it, unless we are faster; they are filled by several threads, too.
+  const bool is_small = result.numel() < at::internal::GRAIN_SIZE;
+  if (!product || !(is_small || product->has_gemm())) {
     return std::nullopt;
   }
   SmallProduct plan;
@@ -68,9 +68,17 @@ bool SmallProduct::goes(double alpha, double beta) const {
   return (!adds_ || (beta == 1 && !std::isnan(alpha))) && !(is_large_ && may_round_operands());
 }
 
+bool SmallProduct::starts_from_bias(double alpha) const {
+  return adds_ && product_.uses_gemm() && alpha == 1 && bias_strides_[1] == 1;
+}
+
 at::Tensor SmallProduct::run(double alpha, const void* a, const void* b, const void* bias) const {
   at::Tensor result = at::detail::empty_cpu(sizes_, dtype_);
   void* memory = result.mutable_data_ptr();
+  if (starts_from_bias(alpha)) {
+    product_.run_from(bias, bias_strides_[0], a, b, memory);
+    return result;
+  }
   if (adds_) {
     dtype_ == c10::ScalarType::Float ? copy_bias<float>(bias, memory) : copy_bias<double>(bias, memory);
   }

@@ -9,8 +9,9 @@
 
 namespace lazyplug {
 
-// aten::mm or aten::addmm with a small result: without what PyTorch's kernel asks and prepares each time, which takes
-// longer than the product of small matrices itself, and with its bits.
+// aten::mm or aten::addmm with a small result, without what PyTorch's kernel asks and prepares each time, which takes
+// longer than the product of small matrices itself; or with any that kernels/gemm.h computes. It has the bits of
+// PyTorch's.
 class SmallProduct {
  public:
   // `bias` is null if there is none. Nothing if that would not do the same as PyTorch's kernel, or is not worth it.
@@ -26,6 +27,7 @@ class SmallProduct {
  private:
   SmallProduct() = default;
   bool plan_bias(const Geometry& bias);
+  bool starts_from_bias(double alpha) const;
   template <typename T>
   void copy_bias(const void* bias, void* result) const;
 

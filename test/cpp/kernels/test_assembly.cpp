@@ -192,5 +192,19 @@ TEST_F(AssemblyTest, IsMadeWhenAProgramHasRunAFewTimes) {
   config().assemble_after.set(before);
 }
 
+TEST_F(AssemblyTest, OfAnEqualProgramServesFromTheFirstRunOn) {
+  const Program program = *parse("f32 memory 1 slots 1 numbers 0 0 = abs 0 ; 0 = neg 0 ; 0 = abs 0 ;");
+  const AssembledLater later;
+  EXPECT_FALSE(find_assembled(program));
+  EXPECT_FALSE(later.next(program));
+  {
+    const auto assembly = assemble(program);
+    EXPECT_EQ(find_assembled(program), assembly);
+    EXPECT_EQ(AssembledLater().next(program), assembly.get());
+    EXPECT_FALSE(later.next(program)); // it looks once
+  }
+  EXPECT_FALSE(find_assembled(program));
+}
+
 } // namespace
 } // namespace lazyplug::kernels

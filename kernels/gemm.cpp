@@ -1,0 +1,118 @@
+#include "kernels/gemm.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/product.h"
+#include "kernels/tile_loops.h"
+
+namespace lazyplug::kernels {
+namespace {
+
+// Smaller ones, BLAS has other kernels for. For those with few multiplications it is as fast.
+constexpr int64_t kLeastSize = 16;
+constexpr int64_t kLeastMultiplications = int64_t{1} << 14;
+// A thread's share.
+constexpr int64_t kGrain = int64_t{1} << 17;
+
+bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
+using Floats = std::vector<float>;
+
+Floats random_numbers(int64_t n, std::mt19937& generator) {
+  std::normal_distribution<float> normal;
+  Floats numbers(n);
+  std::generate(numbers.begin(), numbers.end(), [&] { return normal(generator); });
+  return numbers;
+}
+
+// Whether the two compute the same, with and without something to start from.
+bool agrees_with_blas(int64_t rows, int64_t columns, int64_t inner) {
+  std::mt19937 generator(static_cast<uint32_t>(inner));
+  const Floats a = random_numbers(rows * inner, generator);
+  const Floats b = random_numbers(inner * columns, generator);
+  const Floats start = random_numbers(rows * columns, generator);
+  const Matrix by_rows{inner, columns, columns, 1};
+  const auto blas = Product::plan_blas(
+      c10::ScalarType::Float, {rows, inner, inner, 1}, by_rows, {rows, columns, columns, 1});
+  Gemm gemm{rows, columns, inner, {a.data(), inner, 1}, {b.data(), columns, 1}, nullptr, columns, nullptr, columns};
+  return blas && std::all_of(std::begin({false, true}), std::end({false, true}), [&](bool adds) {
+           Floats expected = start;
+           Floats result(rows * columns);
+           blas->run(1, a.data(), b.data(), adds ? 1 : 0, expected.data());
+           gemm.start = adds ? start.data() : nullptr;
+           gemm.result = result.data();
+           loops<float>().gemm(gemm, {0, rows, 0, columns});
+           return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
+         });
+}
+
+bool is_at_hand() {
+  static const bool result = [] {
+    constexpr std::array kInner = {16, 100, 192, 194, 256, 382, 384, 500, 1000};
+    return loops<float>().gemm && !is_intel() && std::all_of(kInner.begin(), kInner.end(), [](int64_t inner) {
+             return agrees_with_blas(40, 72, inner);
+           });
+  }();
+  return result;
+}
+
+// In how many parts the result is computed.
+struct Grid {
+  int64_t rows;
+  int64_t columns;
+};
+
+Grid grid_of(const Gemm& gemm, int64_t num_parts) {
+  // Panels of columns are copied once for each part.
+  return gemm.columns >= gemm.rows ? Grid{1, num_parts} : Grid{num_parts, 1};
+}
+
+// The place where a part begins, at a multiple of the step.
+int64_t begin_of(int64_t part, int64_t num_parts, int64_t size, int64_t step) {
+  const int64_t num_steps = (size + step - 1) / step;
+  return std::min(size, num_steps * part / num_parts * step);
+}
+
+} // namespace
+
+bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
+  const bool is_odd = inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock && inner % 2 != 0; // BLAS splits it otherwise
+  return std::min({rows, columns, inner}) >= kLeastSize && rows * columns * inner >= kLeastMultiplications && !is_odd &&
+         is_at_hand();
+}
+
+void run(const Gemm& gemm) {
+  constexpr int64_t kStep = 48; // both ways, tiles are whole
+  const int64_t work = gemm.rows * gemm.columns * gemm.inner;
+  const int64_t num_steps = (std::max(gemm.rows, gemm.columns) + kStep - 1) / kStep;
+  const int64_t num_parts = std::clamp<int64_t>(std::min(work / kGrain, num_steps), 1, at::get_num_threads());
+  const Grid grid = grid_of(gemm, num_parts);
+  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t row = part % grid.rows;
+      const int64_t column = part / grid.rows;
+      loops<float>().gemm(
+          gemm,
+          {begin_of(row, grid.rows, gemm.rows, kStep),
+           begin_of(row + 1, grid.rows, gemm.rows, kStep),
+           begin_of(column, grid.columns, gemm.columns, 2 * kStep),
+           begin_of(column + 1, grid.columns, gemm.columns, 2 * kStep)});
+    }
+  });
+}
+
+} // namespace lazyplug::kernels

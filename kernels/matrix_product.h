@@ -1,0 +1,199 @@
+// Products of matrices. Compiled within the namespace of targets with AVX-512, as kernels/vector.h is.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/gemm.h"
+#include "kernels/vector.h"
+
+namespace lazyplug::kernels::LAZYPLUG_TARGET {
+namespace {
+
+// A tile of the result stays in registers while its sums grow: 24 vectors, two of b, and one of a. What it reads of b,
+// a panel, is copied to lie as it is read, and stays in the L1 cache while tiles go down the rows.
+constexpr int kTileRows = 12;
+constexpr int kTileVectors = 2;
+constexpr int64_t kPanelColumns = kTileVectors * kNumLanes<Floats>;
+constexpr int64_t kPanelElements = kMaxInnerBlock * kPanelColumns;
+// As many rows of a as stay in the L2 cache while panels go by.
+constexpr int64_t kRowsAtOnce = 40 * kTileRows;
+
+template <int kRows>
+struct TileSums {
+  Floats of[kRows][kTileVectors];
+};
+
+// kByRows: rows of a lie one after the other, by `a_step`; else its columns do.
+template <int kRows, bool kByRows>
+[[gnu::always_inline]] inline TileSums<kRows>
+multiply_tile(int64_t inner, const float* a, int64_t a_step, const float* panel) {
+  TileSums<kRows> sums{};
+  const int64_t row = kByRows ? a_step : 1;
+  const int64_t step = kByRows ? 1 : a_step;
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < inner; ++k, a += step, panel += kPanelColumns) {
+    Floats b[kTileVectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) {
+      b[j] = load<Floats>(panel + j * kNumLanes<Floats>);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const Floats x = _mm512_set1_ps(a[i * row]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kTileVectors; ++j) {
+        sums.of[i][j] = multiply_add(x, b[j], sums.of[i][j]);
+      }
+    }
+  }
+  return sums;
+}
+
+// Where a tile is added to, or how it begins.
+struct TileResult {
+  const float* start; // null: 0
+  int64_t start_row;  // stride
+  float* result;
+  int64_t result_row; // stride
+  int64_t columns;    // at most kPanelColumns
+};
+
+template <int kRows>
+[[gnu::always_inline]] inline void add_tile(const TileSums<kRows>& sums, const TileResult& tile) {
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) {
+      const int64_t first = j * kNumLanes<Floats>;
+      const int64_t n = std::clamp<int64_t>(tile.columns - first, 0, kNumLanes<Floats>);
+      Floats sum = sums.of[i][j];
+      if (tile.start) {
+        sum = load_part<Floats>(tile.start + i * tile.start_row + first, n) + sum;
+      }
+      store_part(sum, tile.result + i * tile.result_row + first, n);
+    }
+  }
+}
+
+template <int kRows, bool kByRows>
+void run_tile(int64_t inner, const float* a, int64_t a_step, const float* panel, const TileResult& tile) {
+  add_tile(multiply_tile<kRows, kByRows>(inner, a, a_step, panel), tile);
+}
+
+using RunTile = void (*)(int64_t inner, const float* a, int64_t a_step, const float* panel, const TileResult& tile);
+
+template <bool kByRows, int... kRows>
+RunTile find_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
+  static constexpr RunTile kTiles[] = {run_tile<kRows + 1, kByRows>...};
+  return kTiles[rows - 1];
+}
+
+// ---- panels ----
+
+// Swaps lanes between pairs of vectors that are kDistance apart: of each block of 2 x 2, those beside the diagonal.
+template <int kDistance, int... kLanes>
+[[gnu::always_inline]] inline void
+swap_blocks(Floats (&rows)[16], std::integer_sequence<int, kLanes...> /*lanes*/) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    if ((i & kDistance) == 0) {
+      const Floats low = rows[i];
+      const Floats high = rows[i + kDistance];
+      rows[i] = __builtin_shufflevector(low, high, ((kLanes & kDistance) == 0 ? kLanes : 16 + kLanes - kDistance)...);
+      rows[i + kDistance] =
+          __builtin_shufflevector(low, high, ((kLanes & kDistance) == 0 ? kLanes + kDistance : 16 + kLanes)...);
+    }
+  }
+}
+
+[[gnu::always_inline]] inline void transpose(Floats (&rows)[16]) {
+  constexpr auto kLanes = std::make_integer_sequence<int, 16>();
+  swap_blocks<8>(rows, kLanes);
+  swap_blocks<4>(rows, kLanes);
+  swap_blocks<2>(rows, kLanes);
+  swap_blocks<1>(rows, kLanes);
+}
+
+// `columns` of b, which lie one after the other, each by `column` from the one before.
+inline void pack_columns(int64_t inner, int64_t columns, const float* b, int64_t column, float* panel) {
+  for (int64_t first = 0; first < kPanelColumns; first += 16) {
+    for (int64_t k = 0; k < inner; k += 16) {
+      Floats rows[16];
+      const int64_t n = std::min<int64_t>(inner - k, 16);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        rows[i] = first + i < columns ? load_part<Floats>(b + (first + i) * column + k, n) : Floats{};
+      }
+      transpose(rows);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        if (i < n) {
+          store(rows[i], panel + (k + i) * kPanelColumns + first);
+        }
+      }
+    }
+  }
+}
+
+// Rows of b, of which `columns` are taken.
+inline void pack_rows(int64_t inner, int64_t columns, const float* b, int64_t row, float* panel) {
+  for (int64_t k = 0; k < inner; ++k, b += row, panel += kPanelColumns) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) {
+      const int64_t first = j * kNumLanes<Floats>;
+      const int64_t n = std::clamp<int64_t>(columns - first, 0, kNumLanes<Floats>);
+      store(load_part<Floats>(b + first, n), panel + first);
+    }
+  }
+}
+
+// ---- blocks ----
+
+// Rows of one panel of the result, tile by tile, all about as high.
+template <bool kByRows>
+void run_panel(const Gemm& gemm, const GemmBlock& block, int64_t inner, int64_t place, const float* panel, TileResult tile) {
+  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+  const int64_t rows = block.end_row - block.first_row;
+  const int64_t num_tiles = (rows + kTileRows - 1) / kTileRows;
+  const float* a = gemm.a.data + block.first_row * gemm.a.row_stride + place * gemm.a.column_stride;
+  for (int64_t i = 0, first = 0; i < num_tiles; ++i) {
+    const int64_t end = rows * (i + 1) / num_tiles;
+    find_tile<kByRows>(end - first, kRows)(
+        inner, a, kByRows ? gemm.a.row_stride : gemm.a.column_stride, panel, tile);
+    a += (end - first) * gemm.a.row_stride;
+    tile.start += tile.start ? (end - first) * tile.start_row : 0;
+    tile.result += (end - first) * tile.result_row;
+    first = end;
+  }
+}
+
+inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t place, int64_t inner) {
+  alignas(64) float panel[kPanelElements];
+  const bool is_first = place == 0;
+  for (int64_t column = block.first_column; column < block.end_column; column += kPanelColumns) {
+    const int64_t columns = std::min(kPanelColumns, block.end_column - column);
+    const float* b = gemm.b.data + place * gemm.b.row_stride + column * gemm.b.column_stride;
+    gemm.b.column_stride == 1 ? pack_rows(inner, columns, b, gemm.b.row_stride, panel)
+                              : pack_columns(inner, columns, b, gemm.b.column_stride, panel);
+    float* result = gemm.result + block.first_row * gemm.result_row + column;
+    const float* start = gemm.start ? gemm.start + block.first_row * gemm.start_row + column : nullptr;
+    const TileResult tile = is_first ? TileResult{start, gemm.start_row, result, gemm.result_row, columns}
+                                     : TileResult{result, gemm.result_row, result, gemm.result_row, columns};
+    gemm.a.column_stride == 1 ? run_panel<true>(gemm, block, inner, place, panel, tile)
+                              : run_panel<false>(gemm, block, inner, place, panel, tile);
+  }
+}
+
+void run_gemm(const Gemm& gemm, const GemmBlock& block) {
+  GemmBlock rows = block;
+  for (rows.first_row = block.first_row; rows.first_row < block.end_row; rows.first_row = rows.end_row) {
+    rows.end_row = std::min(block.end_row, rows.first_row + kRowsAtOnce);
+    for (int64_t place = 0, inner = 0; place < gemm.inner; place += inner) {
+      inner = inner_block(gemm.inner, place);
+      run_inner_block(gemm, rows, place, inner);
+    }
+  }
+}
+
+} // namespace
+} // namespace lazyplug::kernels::LAZYPLUG_TARGET
