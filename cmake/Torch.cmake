@@ -22,6 +22,17 @@ target_compile_definitions(torch_cpp INTERFACE _GLIBCXX_USE_CXX11_ABI=${TORCH_CX
 target_link_libraries(torch_cpp INTERFACE
   "${TORCH_DIR}/lib/libtorch.so" "${TORCH_DIR}/lib/libtorch_cpu.so" "${TORCH_DIR}/lib/libc10.so")
 
+# Without OpenMP, the headers' parallel_for is a plain loop. The runtime must be PyTorch's own, or there were two pools of
+# threads. The thread sanitizer does not see how its threads wait for each other, and so gets the plain loop.
+if(NOT LAZYPLUG_SANITIZE STREQUAL "thread")
+  file(GLOB TORCH_OPENMP "${TORCH_DIR}/lib/libgomp*.so*")
+  if(NOT TORCH_OPENMP)
+    message(FATAL_ERROR "${TORCH_DIR}/lib has no OpenMP runtime")
+  endif()
+  target_compile_options(torch_cpp INTERFACE -fopenmp)
+  target_link_libraries(torch_cpp INTERFACE ${TORCH_OPENMP})
+endif()
+
 add_library(torch_python INTERFACE)
 target_include_directories(torch_python SYSTEM INTERFACE ${Python_INCLUDE_DIRS})
 target_link_libraries(torch_python INTERFACE torch_cpp "${TORCH_DIR}/lib/libtorch_python.so")

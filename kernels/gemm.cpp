@@ -70,21 +70,29 @@ bool is_at_hand() {
   return result;
 }
 
-// In how many parts the result is computed.
-struct Grid {
-  int64_t rows;
-  int64_t columns;
-};
+// As much of the result as is computed at a time: parts are whole ones.
+constexpr int64_t kRowStep = 12;
+constexpr int64_t kColumnStep = 32;
 
-Grid grid_of(const Gemm& gemm, int64_t num_parts) {
-  // Panels of columns are copied once for each part.
-  return gemm.columns >= gemm.rows ? Grid{1, num_parts} : Grid{num_parts, 1};
+int64_t num_steps(int64_t size, int64_t step) {
+  return (size + step - 1) / step;
 }
 
-// The place where a part begins, at a multiple of the step.
-int64_t begin_of(int64_t part, int64_t num_parts, int64_t size, int64_t step) {
-  const int64_t num_steps = (size + step - 1) / step;
-  return std::min(size, num_steps * part / num_parts * step);
+// The largest part's share.
+double share(int64_t size, int64_t step, int64_t num_parts) {
+  const int64_t steps = num_steps(size, step);
+  return static_cast<double>(num_steps(steps, num_parts)) / static_cast<double>(steps);
+}
+
+// Rows or columns of a part.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+Range part_of(int64_t size, int64_t step, int64_t part, int64_t num_parts) {
+  const int64_t steps = num_steps(size, step);
+  return {std::min(size, steps * part / num_parts * step), std::min(size, steps * (part + 1) / num_parts * step)};
 }
 
 } // namespace
@@ -96,21 +104,16 @@ bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
 }
 
 void run(const Gemm& gemm) {
-  constexpr int64_t kStep = 48; // both ways, tiles are whole
   const int64_t work = gemm.rows * gemm.columns * gemm.inner;
-  const int64_t num_steps = (std::max(gemm.rows, gemm.columns) + kStep - 1) / kStep;
-  const int64_t num_parts = std::clamp<int64_t>(std::min(work / kGrain, num_steps), 1, at::get_num_threads());
-  const Grid grid = grid_of(gemm, num_parts);
+  const int64_t num_parts = std::clamp<int64_t>(work / kGrain, 1, at::get_num_threads());
+  // Of columns, if it makes no difference: each part copies what it reads of b.
+  const bool splits_rows =
+      share(gemm.rows, kRowStep, num_parts) < share(gemm.columns, kColumnStep, num_parts);
   at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      const int64_t row = part % grid.rows;
-      const int64_t column = part / grid.rows;
-      loops<float>().gemm(
-          gemm,
-          {begin_of(row, grid.rows, gemm.rows, kStep),
-           begin_of(row + 1, grid.rows, gemm.rows, kStep),
-           begin_of(column, grid.columns, gemm.columns, 2 * kStep),
-           begin_of(column + 1, grid.columns, gemm.columns, 2 * kStep)});
+      const Range rows = splits_rows ? part_of(gemm.rows, kRowStep, part, num_parts) : Range{0, gemm.rows};
+      const Range columns = splits_rows ? Range{0, gemm.columns} : part_of(gemm.columns, kColumnStep, part, num_parts);
+      loops<float>().gemm(gemm, {rows.begin, rows.end, columns.begin, columns.end});
     }
   });
 }

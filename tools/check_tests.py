@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "torch_lazyplug/csrc/lazy_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/metrics_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/op_bindings.cpp": BINDINGS,
+    "torch_lazyplug/csrc/optimizer_bindings.cpp": BINDINGS,
     "torch_lazyplug/csrc/python_hooks.cpp": "needs Python: test/python/test_python_hooks.py",
 }
 

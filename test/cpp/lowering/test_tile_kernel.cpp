@@ -75,5 +75,26 @@ TEST(TileKernelTest, IsAnOpOfTorchScripts) {
   EXPECT_THROW(op.callBoxed(stack), c10::Error);
 }
 
+// Flat: the numbers of all rows, then for each of the others one for each row.
+void update(const char* text, c10::List<at::Tensor> written, c10::List<at::Tensor> read, c10::IValue flat) {
+  auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kTileUpdate, "");
+  c10::Stack stack{std::move(written), std::move(read), std::move(flat), int64_t{2}, text};
+  op.callBoxed(stack);
+  EXPECT_TRUE(stack.empty());
+}
+
+TEST(TileUpdateTest, WritesSomeListsAndReadsOthers) {
+  constexpr const char* kText = "f32 memory 2 slots 2 numbers 2 0 = add 0 1 0 ; 0 = mul_number 0 1 ;";
+  const at::Tensor a = at::ones({3});
+  const at::Tensor b = at::ones({});
+  const c10::List<at::Tensor> read({at::ones({3}), at::full({}, 2.F)});
+  update(kText, c10::List<at::Tensor>({a, b}), read, numbers({0.5, 2.0}));
+  EXPECT_TRUE(at::equal(a, at::full({3}, 3.F)));
+  EXPECT_TRUE(at::equal(b, at::full({}, 4.F)));
+  update(kText, c10::List<at::Tensor>({a, b}), read, numbers({0.0, 2.0, 10.0}));
+  EXPECT_TRUE(at::equal(a, at::full({3}, 6.F)));
+  EXPECT_TRUE(at::equal(b, at::full({}, 40.F)));
+}
+
 } // namespace
 } // namespace lazyplug
