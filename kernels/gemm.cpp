@@ -1,6 +1,5 @@
 #include "kernels/gemm.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/parallel.h"
 #include "kernels/product.h"
 #include "kernels/tile_loops.h"
 
@@ -46,26 +46,26 @@ bool agrees_with_blas(int64_t rows, int64_t columns, int64_t inner) {
   const Floats b = random_numbers(inner * columns, generator);
   const Floats start = random_numbers(rows * columns, generator);
   const Matrix by_rows{inner, columns, columns, 1};
-  const auto blas = Product::plan_blas(
-      c10::ScalarType::Float, {rows, inner, inner, 1}, by_rows, {rows, columns, columns, 1});
+  const auto blas =
+      Product::plan_blas(c10::ScalarType::Float, {rows, inner, inner, 1}, by_rows, {rows, columns, columns, 1});
   Gemm gemm{rows, columns, inner, {a.data(), inner, 1}, {b.data(), columns, 1}, nullptr, columns, nullptr, columns};
-  return blas && std::all_of(std::begin({false, true}), std::end({false, true}), [&](bool adds) {
-           Floats expected = start;
-           Floats result(rows * columns);
-           blas->run(1, a.data(), b.data(), adds ? 1 : 0, expected.data());
-           gemm.start = adds ? start.data() : nullptr;
-           gemm.result = result.data();
-           loops<float>().gemm(gemm, {0, rows, 0, columns});
-           return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
-         });
+  const auto agrees = [&](bool adds) {
+    Floats expected = start;
+    Floats result(rows * columns);
+    blas->run(1, a.data(), b.data(), adds ? 1 : 0, expected.data());
+    gemm.start = adds ? start.data() : nullptr;
+    gemm.result = result.data();
+    loops<float>().gemm(gemm, {0, rows, 0, columns});
+    return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
+  };
+  return blas && agrees(false) && agrees(true);
 }
 
 bool is_at_hand() {
   static const bool result = [] {
     constexpr std::array kInner = {16, 100, 192, 194, 256, 382, 384, 500, 1000};
-    return loops<float>().gemm && !is_intel() && std::all_of(kInner.begin(), kInner.end(), [](int64_t inner) {
-             return agrees_with_blas(40, 72, inner);
-           });
+    return loops<float>().gemm && !is_intel() &&
+           std::all_of(kInner.begin(), kInner.end(), [](int64_t inner) { return agrees_with_blas(40, 72, inner); });
   }();
   return result;
 }
@@ -98,7 +98,8 @@ Range part_of(int64_t size, int64_t step, int64_t part, int64_t num_parts) {
 } // namespace
 
 bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
-  const bool is_odd = inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock && inner % 2 != 0; // BLAS splits it otherwise
+  const bool is_odd =
+      inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock && inner % 2 != 0; // BLAS splits it otherwise
   return std::min({rows, columns, inner}) >= kLeastSize && rows * columns * inner >= kLeastMultiplications && !is_odd &&
          is_at_hand();
 }
@@ -107,9 +108,8 @@ void run(const Gemm& gemm) {
   const int64_t work = gemm.rows * gemm.columns * gemm.inner;
   const int64_t num_parts = std::clamp<int64_t>(work / kGrain, 1, at::get_num_threads());
   // Of columns, if it makes no difference: each part copies what it reads of b.
-  const bool splits_rows =
-      share(gemm.rows, kRowStep, num_parts) < share(gemm.columns, kColumnStep, num_parts);
-  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+  const bool splits_rows = share(gemm.rows, kRowStep, num_parts) < share(gemm.columns, kColumnStep, num_parts);
+  parallel_for(num_parts, /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const Range rows = splits_rows ? part_of(gemm.rows, kRowStep, part, num_parts) : Range{0, gemm.rows};
       const Range columns = splits_rows ? Range{0, gemm.columns} : part_of(gemm.columns, kColumnStep, part, num_parts);

@@ -92,8 +92,7 @@ RunTile find_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
 
 // Swaps lanes between pairs of vectors that are kDistance apart: of each block of 2 x 2, those beside the diagonal.
 template <int kDistance, int... kLanes>
-[[gnu::always_inline]] inline void
-swap_blocks(Floats (&rows)[16], std::integer_sequence<int, kLanes...> /*lanes*/) {
+[[gnu::always_inline]] inline void swap_blocks(Floats (&rows)[16], std::integer_sequence<int, kLanes...> /*lanes*/) {
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) {
     if ((i & kDistance) == 0) {
@@ -151,15 +150,20 @@ inline void pack_rows(int64_t inner, int64_t columns, const float* b, int64_t ro
 
 // Rows of one panel of the result, tile by tile, all about as high.
 template <bool kByRows>
-void run_panel(const Gemm& gemm, const GemmBlock& block, int64_t inner, int64_t place, const float* panel, TileResult tile) {
+void run_panel(
+    const Gemm& gemm,
+    const GemmBlock& block,
+    int64_t inner,
+    int64_t place,
+    const float* panel,
+    TileResult tile) {
   constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
   const int64_t rows = block.end_row - block.first_row;
   const int64_t num_tiles = (rows + kTileRows - 1) / kTileRows;
   const float* a = gemm.a.data + block.first_row * gemm.a.row_stride + place * gemm.a.column_stride;
   for (int64_t i = 0, first = 0; i < num_tiles; ++i) {
     const int64_t end = rows * (i + 1) / num_tiles;
-    find_tile<kByRows>(end - first, kRows)(
-        inner, a, kByRows ? gemm.a.row_stride : gemm.a.column_stride, panel, tile);
+    find_tile<kByRows>(end - first, kRows)(inner, a, kByRows ? gemm.a.row_stride : gemm.a.column_stride, panel, tile);
     a += (end - first) * gemm.a.row_stride;
     tile.start += tile.start ? (end - first) * tile.start_row : 0;
     tile.result += (end - first) * tile.result_row;

@@ -1,11 +1,11 @@
 #include "kernels/pointwise.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
 
+#include "kernels/parallel.h"
 #include "kernels/tile.h"
 
 namespace lazyplug::kernels {
@@ -197,7 +197,7 @@ void run_parts(
     const Assembly* assembly) {
   const int64_t unit = program.has_rows() ? space.row_length() : 1;
   const int64_t grain = (at::internal::GRAIN_SIZE + unit - 1) / unit;
-  at::parallel_for(0, space.num_elements() / unit, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(space.num_elements() / unit, grain, [&](int64_t begin, int64_t end) {
     Part<T>(program, space, memory, numbers, assembly).run(begin * unit, end * unit);
   });
 }

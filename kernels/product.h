@@ -25,7 +25,8 @@ class Product {
   // float64.
   static std::optional<Product> plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
   // By BLAS always.
-  static std::optional<Product> plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
+  static std::optional<Product>
+  plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result);
 
   // result = alpha * a * b + beta * result. If beta is 0, what stands in the result is not read.
   void run(double alpha, const void* a, const void* b, double beta, void* result) const;

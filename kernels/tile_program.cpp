@@ -1,6 +1,5 @@
 #include "kernels/tile_program.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "kernels/parallel.h"
 #include "kernels/tile.h"
 
 namespace lazyplug::kernels {
@@ -39,7 +39,7 @@ void run_rows(const Program& program, c10::ArrayRef<Row> rows, const Assembly* a
   for (const Row& row : rows) {
     num_elements += row.num_elements;
   }
-  at::parallel_for(0, num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
+  parallel_for(num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
     run_part<T>(program, rows, assembly, begin, end);
   });
 }

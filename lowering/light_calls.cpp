@@ -77,7 +77,8 @@ float light_work(const Signature& signature) {
       total += static_cast<double>(layout.numel());
     }
   }
-  const double at_once = signature.op->is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
+  const double at_once =
+      signature.op->is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
   if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
     return kHeavy;
   }

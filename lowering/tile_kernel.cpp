@@ -199,7 +199,7 @@ TileKernel pop_kernel(c10::Stack& stack) {
 }
 
 void tile_program_op(const c10::OperatorHandle& /*op*/, c10::Stack* stack) {
-  pop_kernel(*stack)(*stack);
+  pop_kernel (*stack)(*stack);
 }
 
 void tile_update_op(const c10::OperatorHandle& /*op*/, c10::Stack* stack) {

@@ -7,7 +7,7 @@ says that it cannot: other variants, dtypes and layouts, or somebody who watches
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,22 +22,35 @@ _Tensors = list[torch.Tensor]
 
 def install() -> None:
     """Wraps what these optimizers call; does nothing if that has been done."""
-    wrap_attribute(Adam, "_init_group", _read_adam_group)
-    wrap_attribute(importlib.import_module("torch.optim.adam"), "adam", _step_of_adam)
-    wrap_attribute(SGD, "_init_group", _read_sgd_group)
-    wrap_attribute(importlib.import_module("torch.optim.sgd"), "sgd", _step_of_sgd)
+    adam, sgd = (importlib.import_module(f"torch.optim.{name}") for name in ("adam", "sgd"))
+    for owner, name, wrap in (
+        (Adam, "_init_group", _read_adam_group),
+        (adam, "adam", _step_of_adam),
+        (SGD, "_init_group", _read_sgd_group),
+        (sgd, "sgd", _step_of_sgd),
+    ):
+        wrap_attribute(owner, name, _unless_compiling(wrap))
+
+
+def _unless_compiling(wrap: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """``torch.compile`` takes PyTorch's own function apart."""
+
+    def wrap_both(function: Function) -> Function:
+        own = wrap(function)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return (function if torch.compiler.is_compiling() else own)(*args, **kwargs)
+
+        return wrapper
+
+    return wrap_both
 
 
 def _is_watched() -> bool:
-    """Whether somebody is to see each call, or takes Python functions apart. ``torch.device("lazy")`` as a context does
-    not care about what these make."""
+    """Whether somebody is to see each call. ``torch.device("lazy")`` as a context does not care for these."""
     depth = torch._C._len_torch_function_stack()
     modes = [torch._C._get_function_stack_at(i) for i in range(depth)]
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() != 0
-        or not all(isinstance(mode, DeviceContext) for mode in modes)
-    )
+    return torch._C._len_torch_dispatch_stack() != 0 or not all(isinstance(mode, DeviceContext) for mode in modes)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -57,7 +70,7 @@ def _read_adam_group(init_group: Function) -> Function:
         steps: _Tensors,
     ) -> Any:
         is_usual = type(self) in (Adam, AdamW) and not group["amsgrad"] and not group["differentiable"]
-        if is_usual and type(group["lr"]) is float and not torch.compiler.is_compiling():
+        if is_usual and type(group["lr"]) in (float, int):
             names, kept = ("exp_avg", "exp_avg_sq", "step"), (exp_avgs, exp_avg_sqs, steps)
             if _C._optimizers.read_group(group["params"], self.state, names, params, grads, kept):
                 return False  # nothing is complex
@@ -95,7 +108,7 @@ def _step_of_adam(adam: Function) -> Function:
 
 def _read_sgd_group(init_group: Function) -> Function:
     def wrapper(self: SGD, group: dict[str, Any], params: _Tensors, grads: _Tensors, buffers: Any) -> Any:
-        if type(self) is SGD and not group["fused"] and not torch.compiler.is_compiling():
+        if type(self) is SGD and not group["fused"]:
             names, kept = (("momentum_buffer",), (buffers,)) if group["momentum"] != 0 else ((), ())
             if _C._optimizers.read_group(group["params"], self.state, names, params, grads, kept):
                 return False  # nothing is sparse

@@ -146,8 +146,7 @@ bool is_structured(const OpInfo& op) {
 bool may_be_told(const OpInfo& op) {
   const auto& args = op.args();
   const bool any_out = std::any_of(args.begin(), args.end(), [](const ArgInfo& arg) { return arg.out; });
-  const bool is_known =
-      op.is_aten() && (!op.writes() || is_structured(op) || only_tensor(op) >= 0 || op.is_foreach());
+  const bool is_known = op.is_aten() && (!op.writes() || is_structured(op) || only_tensor(op) >= 0 || op.is_foreach());
   return !any_out && (shape_rule(op) || is_known);
 }
 

@@ -1,6 +1,5 @@
 #include "backend/native/optimizers.h"
 
-
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -15,149 +14,12 @@
 #include "backend/recording/tracer.h"
 #include "common/config.h"
 #include "common/small_set.h"
-#include "kernels/tile_program.h"
-#include "lowering/fusion/pointwise_ops.h"
+#include "lowering/optimizer_programs.h"
 #include "lowering/passes/pass.h"
 #include "lowering/tile_kernel.h"
 
 namespace lazyplug::native {
 namespace {
-
-using kernels::Instruction;
-using kernels::Opcode;
-using kernels::Program;
-using kernels::Slot;
-
-// ---- programs ----
-
-class ProgramBuilder {
- public:
-  ProgramBuilder(c10::ScalarType dtype, uint8_t num_memory) {
-    program_.dtype = dtype;
-    program_.num_memory = num_memory;
-    program_.num_slots = num_memory;
-  }
-
-  Slot add_slot() {
-    return program_.num_slots++;
-  }
-  uint8_t add_number() {
-    return program_.num_numbers++;
-  }
-  void add(Opcode opcode, Slot out, std::initializer_list<Slot> inputs, uint8_t number = 0) {
-    Instruction instruction{opcode, out};
-    std::copy(inputs.begin(), inputs.end(), instruction.inputs);
-    instruction.number = number;
-    program_.instructions.push_back(instruction);
-  }
-  const Program& program() const {
-    return program_;
-  }
-
- private:
-  Program program_;
-};
-
-// What decides about the program of a step.
-struct Form {
-  bool is_double = false;
-  bool has_functions = false; // of our own
-  bool maximizes = false;
-  bool decays = false;    // weights, apart from the gradient
-  bool has_decay = false; // weights are part of the gradient
-  bool has_momentum = false;
-
-  static constexpr size_t kCount = 64;
-  size_t index() const {
-    return is_double + 2 * has_functions + 4 * maximizes + 8 * decays + 16 * has_decay + 32 * has_momentum;
-  }
-  static Form at(size_t index) {
-    const auto bit = [index](size_t place) { return (index >> place & 1) != 0; };
-    return {bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)};
-  }
-  c10::ScalarType dtype() const {
-    return is_double ? at::kDouble : at::kFloat;
-  }
-  // As it is for a _foreach_sqrt.
-  Opcode square_root() const {
-    return has_functions && !is_double ? Opcode::kSqrtExact : Opcode::kSqrt;
-  }
-};
-
-// The gradient that the rest of a step uses.
-Slot add_gradient(ProgramBuilder& program, const Form& form, Slot params, Slot grads) {
-  if (!form.maximizes && !form.has_decay) {
-    return grads;
-  }
-  const Slot gradient = program.add_slot();
-  if (form.maximizes) {
-    program.add(Opcode::kNeg, gradient, {grads});
-  }
-  if (form.has_decay) {
-    program.add(Opcode::kAdd, gradient, {form.maximizes ? gradient : grads, params}, program.add_number());
-  }
-  return gradient;
-}
-
-Program adam_program(const Form& form) {
-  constexpr Slot kParams = 0;
-  constexpr Slot kAverages = 1;
-  constexpr Slot kSquares = 2;
-  constexpr Slot kGrads = 3;
-  ProgramBuilder program(form.dtype(), 4);
-  const Slot gradient = add_gradient(program, form, kParams, kGrads);
-  if (form.decays) {
-    program.add(Opcode::kMulNumber, kParams, {kParams}, program.add_number());
-  }
-  program.add(Opcode::kLerp, kAverages, {kAverages, gradient}, program.add_number());
-  program.add(Opcode::kMulNumber, kSquares, {kSquares}, program.add_number());
-  program.add(Opcode::kAddcmul, kSquares, {kSquares, gradient, gradient}, program.add_number());
-  const uint8_t eps = program.add_number(); // before those that may differ from parameter to parameter
-  const Slot divisor = program.add_slot();
-  program.add(form.square_root(), divisor, {kSquares});
-  program.add(Opcode::kDivNumber, divisor, {divisor}, program.add_number());
-  program.add(Opcode::kAddNumber, divisor, {divisor}, eps);
-  program.add(Opcode::kAddcdiv, kParams, {kParams, kAverages, divisor}, program.add_number());
-  return program.program();
-}
-
-Program sgd_program(const Form& form) {
-  constexpr Slot kParams = 0;
-  constexpr Slot kBuffers = 1;
-  const Slot grads = form.has_momentum ? 2 : 1;
-  ProgramBuilder program(form.dtype(), grads + 1);
-  Slot gradient = add_gradient(program, form, kParams, grads);
-  if (form.has_momentum) {
-    program.add(Opcode::kMulNumber, kBuffers, {kBuffers}, program.add_number());
-    program.add(Opcode::kAdd, kBuffers, {kBuffers, gradient}, program.add_number());
-    gradient = kBuffers;
-  }
-  program.add(Opcode::kAdd, kParams, {kParams, gradient}, program.add_number());
-  return program.program();
-}
-
-// A program as it is recorded.
-struct Update {
-  explicit Update(const Program& program) : text(to_string(program)), num_writes(program.num_memory) {
-    for (const Instruction& instruction : program.instructions) {
-      if (instruction.out < program.num_memory) {
-        ++num_writes[instruction.out];
-      }
-    }
-  }
-
-  std::string text;
-  std::vector<size_t> num_writes; // of each list
-};
-
-// By the index of its form.
-std::vector<Update> make_updates(Program (*make)(const Form&)) {
-  std::vector<Update> updates;
-  for (size_t i = 0; i < Form::kCount; ++i) {
-    updates.emplace_back(make(Form::at(i)));
-  }
-  return updates;
-}
 
 // ---- what fits ----
 
@@ -169,14 +31,18 @@ bool is_unobserved(const at::Tensor& tensor) {
   return (keys.raw_repr() & fast_kernels::kBetween) == 0 && !keys.has(c10::DispatchKey::PythonDispatcher);
 }
 
+bool can_compute_in(c10::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble;
+}
+
 bool is_like(const c10::TensorImpl& tensor, const c10::TensorImpl& first) {
   return tensor.dtype() == first.dtype() && tensor.sizes() == first.sizes() && tensor.strides() == first.strides() &&
          tensor.key_set() == first.key_set();
 }
 
 bool is_dense(const c10::TensorImpl& tensor) {
-  const bool has_bits = tensor.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+  const bool has_bits =
+      tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
   return tensor.layout() == c10::kStrided && !tensor.has_symbolic_sizes_strides() && !has_bits &&
          tensor.is_non_overlapping_and_dense_or_false();
 }
@@ -197,8 +63,8 @@ class Storages {
 
 bool fit(TensorLists lists) {
   const at::TensorList params = lists[0];
-  if (params.empty() || !is_lazy(params[0]) || !kernels::can_compute_in(params[0].scalar_type()) ||
-      !is_unobserved(params[0]) || c10::GradMode::is_enabled()) {
+  if (params.empty() || !is_lazy(params[0]) || !can_compute_in(params[0].scalar_type()) || !is_unobserved(params[0]) ||
+      c10::GradMode::is_enabled()) {
     return false;
   }
   Storages storages;
@@ -265,12 +131,12 @@ void record(TensorLists written, at::TensorList read, c10::ArrayRef<double> numb
   const c10::IValue scalars = to_list(numbers);
   const auto rows = static_cast<int64_t>(read.size());
   const bool is_predicted = predict(op, all_written[0], [&](PredictedCall& call) {
-                              return call.add(at::TensorList(all_written)) && call.add(read) && call.add(scalars) && call.add(rows) &&
-                                     call.add(std::string_view(update.text));
+                              return call.add(at::TensorList(all_written)) && call.add(read) && call.add(scalars) &&
+                                     call.add(rows) && call.add(std::string_view(update.program));
                             }).has_value();
   if (!is_predicted) {
     c10::Stack stack;
-    torch::jit::push(stack, all_written, read, scalars, rows, update.text);
+    torch::jit::push(stack, all_written, read, scalars, rows, update.program);
     trace_unpredicted(op, &stack);
   }
   for (size_t i = 0; i < written.size(); ++i) {
@@ -329,7 +195,7 @@ std::vector<double> next_counts(at::TensorList steps) {
 }
 
 // As tile_update_ takes them, and as Python computes them. Empty where that would raise.
-std::vector<double> adam_numbers(at::TensorList steps, const AdamOptions& options, const Form& form) {
+std::vector<double> adam_numbers(at::TensorList steps, const AdamOptions& options, const UpdateForm& form) {
   std::vector<double> roots;
   std::vector<double> step_sizes;
   for (const double t : next_counts(steps)) {
@@ -342,7 +208,7 @@ std::vector<double> adam_numbers(at::TensorList steps, const AdamOptions& option
     step_sizes.push_back(options.lr / first_correction * -1);
   }
   std::vector<double> numbers;
-  if (form.has_decay) {
+  if (form.adds_weights) {
     numbers.push_back(options.weight_decay);
   }
   if (form.decays) {
@@ -354,11 +220,8 @@ std::vector<double> adam_numbers(at::TensorList steps, const AdamOptions& option
   return numbers;
 }
 
-Form form_of(const at::Tensor& param, bool maximizes) {
-  return {
-      .is_double = param.scalar_type() == at::kDouble,
-      .has_functions = computes_functions(),
-      .maximizes = maximizes};
+UpdateForm form_of(const at::Tensor& param, bool maximizes) {
+  return {.is_double = param.scalar_type() == at::kDouble, .maximizes = maximizes};
 }
 
 } // namespace
@@ -370,12 +233,11 @@ bool adam_step(
     at::TensorList exp_avg_sqs,
     at::TensorList steps,
     const AdamOptions& options) {
-  static const auto& updates = *new std::vector<Update>(make_updates(adam_program));
   if (!fit({params, grads, exp_avgs, exp_avg_sqs}) || !are_counts(steps) || !may_share_a_kernel()) {
     return false;
   }
-  Form form = form_of(params[0], options.maximize);
-  (options.decoupled_weight_decay ? form.decays : form.has_decay) = options.weight_decay != 0;
+  UpdateForm form = form_of(params[0], options.maximize);
+  (options.decoupled_weight_decay ? form.decays : form.adds_weights) = options.weight_decay != 0;
   const std::vector<double> numbers = adam_numbers(steps, options, form);
   if (numbers.empty() || !are_small(numbers)) {
     return false;
@@ -383,21 +245,20 @@ bool adam_step(
   for (const at::Tensor& step : steps) {
     StepCount(step).count_up();
   }
-  record({params, exp_avgs, exp_avg_sqs}, grads, numbers, updates[form.index()]);
+  record({params, exp_avgs, exp_avg_sqs}, grads, numbers, adam_update(form));
   return true;
 }
 
 bool sgd_step(at::TensorList params, at::TensorList grads, at::TensorList buffers, const SgdOptions& options) {
-  static const auto& updates = *new std::vector<Update>(make_updates(sgd_program));
   const bool has_momentum = !buffers.empty();
   if (!(has_momentum ? fit({params, grads, buffers}) : fit({params, grads})) || !may_share_a_kernel()) {
     return false;
   }
-  Form form = form_of(params[0], options.maximize);
-  form.has_decay = options.weight_decay != 0;
+  UpdateForm form = form_of(params[0], options.maximize);
+  form.adds_weights = options.weight_decay != 0;
   form.has_momentum = has_momentum;
   std::vector<double> numbers;
-  if (form.has_decay) {
+  if (form.adds_weights) {
     numbers.push_back(options.weight_decay);
   }
   if (has_momentum) {
@@ -407,8 +268,8 @@ bool sgd_step(at::TensorList params, at::TensorList grads, at::TensorList buffer
   if (!are_small(numbers)) {
     return false;
   }
-  has_momentum ? record({params, buffers}, grads, numbers, updates[form.index()])
-               : record({params}, grads, numbers, updates[form.index()]);
+  has_momentum ? record({params, buffers}, grads, numbers, sgd_update(form))
+               : record({params}, grads, numbers, sgd_update(form));
   return true;
 }
 

@@ -278,6 +278,23 @@ def test_forced_fallbacks_see_the_calls():
     assert done.fallback_ops == {"aten::_foreach_lerp_": 1}
 
 
+def test_compiled_steps_are_taken_apart():
+    """On the CPU, as without the plugin: one graph, and nothing of ours in it."""
+    seen = []
+
+    def backend(graph, inputs):
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    tensors = parameters("cpu")[:2]
+    optimizer = SGD(tensors, lr=0.1, foreach=True)
+    set_gradients(tensors, 0)
+    expected = [t.detach().add(t.grad, alpha=-0.1) for t in tensors]
+    torch.compile(optimizer.step, backend=backend)()
+    assert_same([t.detach() for t in tensors], expected)
+    assert any("_foreach_add_" in name for name in seen) and not any("lazyplug" in name for name in seen), seen
+
+
 def test_numbers_that_overflow_raise_as_in_eager():
     def run(device):
         tensors = parameters(device)

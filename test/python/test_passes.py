@@ -38,7 +38,7 @@ def program(device):
         copy += 1
         before = copy.contiguous().clone()
         copy.mul_(before.t().contiguous().t())
-        mask = torch.exp(x) * torch.exp(x)
+        mask = torch.atan(torch.exp(x) * torch.exp(x))  # written where the product was
         torch.tanh(mask)  # nobody reads it
         loss = F.mse_loss(torch.neg(torch.neg(hidden)) * mask, copy)
         loss.backward()

@@ -132,12 +132,8 @@ bool adam(
   if (!are_on_device(params)) {
     return false;
   }
-  const Tensors lists[] = {
-      tensors_of(params),
-      tensors_of(grads),
-      tensors_of(exp_avgs),
-      tensors_of(exp_avg_sqs),
-      tensors_of(steps)};
+  const Tensors lists[] =
+      {tensors_of(params), tensors_of(grads), tensors_of(exp_avgs), tensors_of(exp_avg_sqs), tensors_of(steps)};
   const py::gil_scoped_release release;
   return native::adam_step(lists[0], lists[1], lists[2], lists[3], lists[4], options);
 }

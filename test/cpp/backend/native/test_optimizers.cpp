@@ -32,8 +32,14 @@ class NativeOptimizers : public NativeTest {
 
 TEST_F(NativeOptimizers, AnAdamStepIsOneNode) {
   const auto before = num_recorded();
-  EXPECT_TRUE(native::adam_step(
-      params_, grads_, exp_avgs_, exp_avg_sqs_, steps_, {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}));
+  EXPECT_TRUE(
+      native::adam_step(
+          params_,
+          grads_,
+          exp_avgs_,
+          exp_avg_sqs_,
+          steps_,
+          {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}));
   EXPECT_EQ(num_recorded(), before + 1);
   EXPECT_EQ(steps_[0].item<float>(), 1);
   EXPECT_EQ(steps_[1].item<float>(), 2);

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include "common/float_control.h"
+
+namespace lazyplug::kernels {
+
+// Calls compute(begin, end) for parts of the range, on the intra-op threads if it is longer than the grain. They all
+// compute with floats as the caller does, so that no bit depends on who computes what.
+template <typename Compute>
+void parallel_for(int64_t size, int64_t grain, const Compute& compute) {
+  const FloatControl control = FloatControl::of_this_thread();
+  at::parallel_for(0, size, grain, [&](int64_t begin, int64_t end) {
+    const FloatControlScope scope(control);
+    compute(begin, end);
+  });
+}
+
+} // namespace lazyplug::kernels
