@@ -99,7 +99,8 @@ def _step_of_adam(adam: Function) -> Function:
         if len(lists) == 6 and _is_usual(options, ("capturable", "differentiable", "has_complex", "amsgrad"), numbers):
             params, grads, exp_avgs, exp_avg_sqs, _, steps = lists
             flags = options["maximize"], options.get("decoupled_weight_decay", False)
-            if _C._optimizers.adam(params, grads, exp_avgs, exp_avg_sqs, steps, *numbers, *flags):
+            arguments: tuple[Any, ...] = (params, grads, exp_avgs, exp_avg_sqs, steps, *numbers, *flags)
+            if _C._optimizers.adam(*arguments):
                 return
         adam(*lists, **options)
 
@@ -124,9 +125,8 @@ def _step_of_sgd(sgd: Function) -> Function:
             params, grads, buffers = lists
             has_buffers = options["momentum"] != 0
             is_first = has_buffers and any(buffer is None for buffer in buffers)
-            if not is_first and _C._optimizers.sgd(
-                params, grads, buffers if has_buffers else [], *numbers, options["maximize"]
-            ):
+            arguments: tuple[Any, ...] = (params, grads, buffers if has_buffers else [], *numbers, options["maximize"])
+            if not is_first and _C._optimizers.sgd(*arguments):
                 return
         sgd(*lists, **options)
 
