@@ -12,6 +12,8 @@
 
 namespace lazyplug {
 
+inline constexpr const char* kTileUpdate = "lazyplug::tile_update_"; // see below
+
 // A tile program as graphs call it:
 //
 //   lazyplug::tile_program(Tensor(a!)[] tensors, Scalar[] numbers, Scalar[][] number_lists, int rows, str program)
@@ -27,8 +29,6 @@ namespace lazyplug {
 //
 // `written` and `read` hold the slots with memory, in this order, as `tensors` does. `numbers` are the program's, or
 // its first ones, and for each of the others as many as there are rows.
-inline constexpr const char* kTileUpdate = "lazyplug::tile_update_";
-
 class TileKernel {
  public:
   TileKernel(kernels::Program program, size_t num_rows);

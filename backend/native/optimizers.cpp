@@ -63,8 +63,9 @@ class Storages {
 
 bool fit(TensorLists lists) {
   const at::TensorList params = lists[0];
-  if (params.empty() || !is_lazy(params[0]) || !can_compute_in(params[0].scalar_type()) || !is_unobserved(params[0]) ||
-      c10::GradMode::is_enabled()) {
+  const auto is_as_long = [&](at::TensorList list) { return list.size() == params.size(); };
+  if (params.empty() || !std::all_of(lists.begin(), lists.end(), is_as_long) || !is_lazy(params[0]) ||
+      !can_compute_in(params[0].scalar_type()) || !is_unobserved(params[0]) || c10::GradMode::is_enabled()) {
     return false;
   }
   Storages storages;
@@ -233,7 +234,8 @@ bool adam_step(
     at::TensorList exp_avg_sqs,
     at::TensorList steps,
     const AdamOptions& options) {
-  if (!fit({params, grads, exp_avgs, exp_avg_sqs}) || !are_counts(steps) || !may_share_a_kernel()) {
+  if (!fit({params, grads, exp_avgs, exp_avg_sqs}) || steps.size() != params.size() || !are_counts(steps) ||
+      !may_share_a_kernel()) {
     return false;
   }
   UpdateForm form = form_of(params[0], options.maximize);
@@ -250,7 +252,7 @@ bool adam_step(
 }
 
 bool sgd_step(at::TensorList params, at::TensorList grads, at::TensorList buffers, const SgdOptions& options) {
-  const bool has_momentum = !buffers.empty();
+  const bool has_momentum = options.momentum != 0;
   if (!(has_momentum ? fit({params, grads, buffers}) : fit({params, grads})) || !may_share_a_kernel()) {
     return false;
   }

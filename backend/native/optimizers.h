@@ -7,8 +7,7 @@
 // parameters, and computes a few numbers for each parameter besides.
 namespace lazyplug::native {
 
-// The tensors of a step: one list for each of its roles, one tensor in it for each parameter. All lists are equally
-// long.
+// The tensors of a step: one list for each of its roles, one tensor in it for each parameter.
 using TensorLists = c10::ArrayRef<at::TensorList>;
 
 // What torch.optim calls these.
@@ -32,9 +31,9 @@ struct SgdOptions {
 // A step of torch.optim.Adam or AdamW, as its `foreach` variant makes it, and with the same bits: Kingma and Ba, Adam;
 // Loshchilov and Hutter, Decoupled Weight Decay Regularization. `steps` are numbers on the CPU, and count up.
 //
-// These return false, and do nothing, unless all tensors but `steps` are of one device and dtype, float32 or float64,
-// those of a parameter lie alike and without gaps, and no two share a storage; nor where somebody is to see the
-// _foreach_ calls, or a number overflows.
+// These return false, and do nothing, unless the lists are equally long, all tensors but `steps` are of one device and
+// dtype, float32 or float64, those of a parameter lie alike and without gaps, and no two share a storage; nor where
+// somebody is to see the _foreach_ calls, or a number overflows.
 bool adam_step(
     at::TensorList params,
     at::TensorList grads,

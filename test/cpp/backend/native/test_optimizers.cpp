@@ -65,6 +65,8 @@ TEST_F(NativeOptimizers, WhatDoesNotFitIsLeftAsItIs) {
   EXPECT_FALSE(step(params_, to_lazy({at::ones({4, 3}).t(), at::ones({5})}))) << "lies otherwise";
   EXPECT_FALSE(step(params_, params_)) << "one storage";
   EXPECT_FALSE(step(params_, grads_, 1e300)) << "overflows";
+  EXPECT_FALSE(step(params_, {grads_[0]})) << "a list is shorter";
+  EXPECT_FALSE(native::sgd_step(params_, grads_, {}, {.lr = 0.5, .momentum = 0.9})) << "there are no buffers";
   EXPECT_FALSE(step({params_[0].to(at::kHalf)}, {grads_[0].to(at::kHalf)})) << "another dtype";
   EXPECT_FALSE(native::adam_step(params_, grads_, exp_avgs_, exp_avg_sqs_, to_lazy(steps_), {.lr = 1, .beta1 = 0.9}));
   EXPECT_FALSE(native::adam_step(params_, grads_, exp_avgs_, exp_avg_sqs_, steps_, {.lr = 1, .beta1 = 1})) << "by zero";
