@@ -31,6 +31,9 @@ Setters find_setters() {
 
 bool set_intra_op_threads(int num_threads) {
   static const Setters setters = find_setters();
+  // The first loop that a library runs on a thread sets the number anew: each library has a flag of its own for that,
+  // and kernels of ours are in this one.
+  at::internal::lazy_init_num_threads();
   if (!setters.openmp) {
     return false;
   }

@@ -39,14 +39,23 @@ constexpr std::array kDependent = {
     "mkldnn"};
 
 // What takes more than a few operations for each element.
-constexpr std::array kProducts =
-    {"mm", "mv", "linear", "matmul", "attention", "fft", "cdist", "pdist", "bilinear", "histogram", "ctc"};
+constexpr std::array kLaborious = {"attention", "fft", "cdist", "pdist", "bilinear", "histogram", "ctc"};
 
 template <size_t kSize>
 bool has_part(std::string_view name, const std::array<const char*, kSize>& parts) {
   return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
     return name.find(part) != std::string_view::npos;
   });
+}
+
+// Infinite if one of the tensors is no small one.
+float multiplications(c10::IntArrayRef first, c10::IntArrayRef second) {
+  const auto num_elements = [](c10::IntArrayRef sizes) { return static_cast<double>(c10::multiply_integers(sizes)); };
+  const double terms = first.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, first.back()));
+  const double batches = second.size() > 2 ? static_cast<double>(std::max<int64_t>(1, second.front())) : 1;
+  const double total = num_elements(first) * num_elements(second) / (terms * batches);
+  const double largest = std::max({num_elements(first), num_elements(second), total / terms});
+  return largest < static_cast<double>(at::internal::GRAIN_SIZE) ? static_cast<float>(total) : kHeavy;
 }
 
 } // namespace
@@ -64,10 +73,15 @@ double ThreeLargest::multiplications() const {
 }
 
 float light_work(const Signature& signature) {
-  const std::string& name = signature.op->name();
-  const bool is_update = name == kTileUpdate;
-  if ((!signature.op->is_aten() && !is_update) || has_part(name, kDependent)) {
+  const OpInfo& op = *signature.op;
+  const bool is_update = op.name() == kTileUpdate;
+  if ((!op.is_aten() && !is_update) || has_part(op.name(), kDependent)) {
     return kHeavy;
+  }
+  if (op.first_factor() >= 0) {
+    return multiplications(
+        signature.operands[op.first_factor()].sizes,
+        signature.operands[op.first_factor() + 1].sizes);
   }
   ThreeLargest largest;
   double total = 0;
@@ -77,17 +91,32 @@ float light_work(const Signature& signature) {
       total += static_cast<double>(layout.numel());
     }
   }
-  const double at_once =
-      signature.op->is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
+  const double at_once = op.is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
   if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
     return kHeavy;
   }
-  return has_part(name, kProducts) ? static_cast<float>(largest.multiplications()) : 0;
+  return has_part(op.name(), kLaborious) ? static_cast<float>(largest.multiplications()) : 0;
+}
+
+std::optional<float> product_work(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (op.first_factor() < 0) {
+    return std::nullopt;
+  }
+  const at::Tensor& first = arguments[op.first_factor()].toTensor();
+  const at::Tensor& second = arguments[op.first_factor() + 1].toTensor();
+  return multiplications(first.sizes(), second.sizes());
 }
 
 float light_limit(int num_threads) {
   constexpr float kTwoThreads = 1 << 18; // measured: from twice as much on two threads are faster
   return kTwoThreads * 2 / static_cast<float>(std::max(2, num_threads));
+}
+
+ThreadsOfCall::ThreadsOfCall(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto work = product_work(op, arguments);
+  if (work && *work <= light_limit(at::get_num_threads())) {
+    threads_.emplace().use(1);
+  }
 }
 
 } // namespace lazyplug

@@ -1,7 +1,11 @@
 #pragma once
 
-#include <array>
+#include <ATen/core/ivalue.h>
 
+#include <array>
+#include <optional>
+
+#include "common/intra_op_threads.h"
 #include "lowering/ir/signature.h"
 
 namespace lazyplug {
@@ -26,14 +30,27 @@ class ThreeLargest {
 // wake other threads costs as much as they save. So a light call never has a
 // pool of threads at work, and may be computed beside another thread that has
 // one. Whether a call is light depends on nothing but the call and the number of
-// threads, so neither do its results.
+// threads, so neither do its results, in a graph or at once.
 
 // How much there is to do, in multiplications, for calls whose tensors are small;
 // infinite for others, and for calls whose results depend on the number of
 // threads, or that may use threads of their own.
 float light_work(const Signature& signature);
 
+// The same for a call whose result is not known yet, if it is a product: other
+// light calls compute the same however many threads there are. Nothing for these.
+std::optional<float> product_work(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
 // Up to which work a call is light.
 float light_limit(int num_threads);
+
+// Within its scope the calling thread computes a call that runs at once, with as many threads as a graph would.
+class ThreadsOfCall {
+ public:
+  ThreadsOfCall(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
+ private:
+  std::optional<IntraOpThreadsScope> threads_;
+};
 
 } // namespace lazyplug

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/light_calls.h"
 #include "lowering/negated_numbers.h"
 #include "lowering/small_product.h"
 
@@ -200,7 +201,7 @@ class SmallPointwise final : public SmallCalls {
 
 class SmallProducts final : public SmallCalls {
  public:
-  explicit SmallProducts(bool adds) : adds_(adds) {}
+  explicit SmallProducts(const OpInfo& op) : op_(op), adds_(op.first_factor() == 1) {}
 
  private:
   at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
@@ -223,11 +224,13 @@ class SmallProducts final : public SmallCalls {
     const void* first_memory = memory_of(*a);
     const void* second_memory = memory_of(*b);
     const void* bias_memory = adds_ ? memory_of(*bias) : nullptr;
+    const ThreadsOfCall threads(op_, arguments); // not before: what is waited for has its own number
     return first_memory && second_memory && (!adds_ || bias_memory)
                ? product->run(*alpha, first_memory, second_memory, bias_memory)
                : at::Tensor();
   }
 
+  const OpInfo& op_;
   const bool adds_;
 };
 
@@ -235,7 +238,7 @@ class SmallProducts final : public SmallCalls {
 
 std::unique_ptr<const SmallCalls> SmallCalls::make(const OpInfo& op) {
   if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
-    return std::make_unique<SmallProducts>(op.name() == "aten::addmm");
+    return std::make_unique<SmallProducts>(op);
   }
   const PointwiseOp* pointwise = is_function(op) ? find_function(op, {}) : find_pointwise_op(op);
   return SmallPointwise::can_be(pointwise) && !op.writes() ? std::make_unique<SmallPointwise>(*pointwise) : nullptr;

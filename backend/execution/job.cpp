@@ -147,13 +147,6 @@ void fail_all(const Job& job, const std::exception_ptr& error, Failures& failure
   }
 }
 
-// A thread has its own number of threads for the loops within an op.
-void use_threads(int num_threads) {
-  if (num_threads > 0 && at::get_num_threads() != num_threads) {
-    set_intra_op_threads(num_threads);
-  }
-}
-
 std::vector<Lesson> lessons_of(const Trace& trace, std::vector<UnexpectedStrides> unexpected) {
   std::vector<Lesson> lessons;
   for (UnexpectedStrides& result : unexpected) {
@@ -297,7 +290,8 @@ JobReport run_job(Job job) {
   JobReport report;
   const auto start = job.timed ? Clock::now() : Clock::time_point();
   try {
-    use_threads(job.num_threads);
+    IntraOpThreadsScope threads; // of this thread, which may only be waiting for the job
+    threads.use(job.num_threads > 0 ? job.num_threads : threads.before());
     const JobScope scope(job.device, job.float_control);
     ComputationResult result = compute(job, failures);
     report.kernels = job.timed ? seconds_by_call(job.trace, result.times) : std::vector<float>();

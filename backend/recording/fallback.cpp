@@ -15,6 +15,7 @@
 #include "device/generator.h"
 #include "device/runtime.h"
 #include "lowering/function_kernel.h"
+#include "lowering/light_calls.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -36,6 +37,10 @@ class CpuCall {
     }
     {
       const CpuKernelScope scope(op_, device_);
+      std::optional<ThreadsOfCall> threads;
+      if (as_graphs_do) {
+        threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
+      }
       if (!as_graphs_do || !run_function(op_, *stack_)) {
         op_.handle().callBoxed(stack_);
       }

@@ -34,7 +34,8 @@ class CpuKernelScope {
 };
 
 // run_at_once() for who has not boxed the arguments, of an op that writes none of
-// them: `run` makes CPU tensors of them, and calls the op within a CpuKernelScope.
+// them: `run` makes CPU tensors of them, and calls the op within a CpuKernelScope
+// and with the ThreadsOfCall.
 at::Tensor run_at_once(
     const OpInfo& op,
     c10::DeviceIndex device,

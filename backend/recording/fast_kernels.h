@@ -17,6 +17,7 @@
 #include "backend/recording/fallback.h"
 #include "backend/recording/tracer.h"
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/light_calls.h"
 
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {
@@ -162,6 +163,7 @@ run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IVa
   return run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
     const auto cpu_args = all_on_cpu<Op>(tensors, args...);
     const CpuKernelScope scope(op, known.device);
+    const ThreadsOfCall threads(op, arguments);
     return std::apply(Op::call, cpu_args);
   });
 }

@@ -3,6 +3,8 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace lazyplug {
 namespace {
@@ -100,9 +102,23 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
   is_quick_ = traits.is_quick;
   shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
+  first_factor_ = find_first_factor();
   read_arguments(traits);
   read_returns();
   judge_traceability(traits);
+}
+
+int OpInfo::find_first_factor() const {
+  static constexpr std::array kProducts =
+      {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::_cdist_forward", "aten::_euclidean_dist"};
+  static constexpr std::array kSumsWithProducts =
+      {"aten::addmm", "aten::_addmm_activation", "aten::addmv", "aten::baddbmm", "aten::addbmm"};
+  const std::string_view name(base_name_.data(), base_name_.size() - (base_name_.ends_with('_') ? 1 : 0));
+  const auto is_name = [&](const char* other) { return name == other; };
+  if (std::any_of(kProducts.begin(), kProducts.end(), is_name)) {
+    return 0;
+  }
+  return std::any_of(kSumsWithProducts.begin(), kSumsWithProducts.end(), is_name) ? 1 : -1;
 }
 
 c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {

@@ -126,6 +126,11 @@ class OpInfo {
   bool is_foreach() const {
     return is_foreach_;
   }
+  // The first of two arguments that a library multiplies as matrices, over its last dimension, in parts that the
+  // library chooses; or -1. The other is the next one.
+  int first_factor() const {
+    return first_factor_;
+  }
   FusionClass fusion() const {
     return fusion_;
   }
@@ -202,6 +207,7 @@ class OpInfo {
   void read_returns();
   void judge_traceability(const OpTraits& traits);
   int argument_index(const std::string& name) const;
+  int find_first_factor() const;
 
   c10::OperatorHandle handle_;
   std::string name_;
@@ -217,6 +223,7 @@ class OpInfo {
   int size_argument_ = -1;
   bool is_aten_ = false;
   bool is_foreach_ = false;
+  int first_factor_ = -1;
   FusionClass fusion_ = FusionClass::kNone;
   bool writes_ = false;
   bool random_ = false;

@@ -94,6 +94,51 @@ def test_small_calls_give_the_bits_of_all_threads():
     subprocess.run([sys.executable, "-c", BITS], env=environment, check=True, timeout=300)
 
 
+SMALL_PRODUCTS = """
+import json, os, sys
+import torch, torch_lazyplug
+torch.set_num_threads(2)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).to("lazy")
+x, labels = torch.randn(8, 32).to("lazy"), torch.randint(10, (8,)).to("lazy")
+optimizer = torch.optim.AdamW(model.parameters())
+losses = []
+for _ in range(30):  # one graph, if nobody cuts it
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), labels)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.detach())
+gradients = [float(number).hex() for number in model[2].weight.grad.flatten()]
+threads = torch.get_num_threads()
+count = torch_lazyplug.metrics.counter_value
+print(json.dumps({"bits": [loss.item() for loss in losses], "gradients": gradients, "threads": threads,
+                  "at_once": count("RunAtOnce") or 0, "fallbacks": count("FallbackTotal") or 0}))
+"""
+
+
+def run_small_products(**settings):
+    """BLAS has other bits for the gradient of the last weight on two threads than on one."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
+    environment.update({f"LAZYPLUG_{key.upper()}": value for key, value in settings.items()})
+    command = [sys.executable, "-c", SMALL_PRODUCTS]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_small_products_have_the_same_bits_in_a_graph_and_at_once():
+    graphs = run_small_products()
+    assert graphs["at_once"] < 30, "most calls are computed by graphs"
+    assert graphs["fallbacks"] == 0
+    at_once = 0
+    for seed in range(1, 4):
+        told = run_small_products(schedule=f"random:{seed}")
+        assert (told["bits"], told["gradients"]) == (graphs["bits"], graphs["gradients"])
+        assert told["threads"] == 2, "who waits for a job has its own number of threads afterwards"
+        at_once += told["at_once"]
+    assert at_once > 300, "a program that does not repeat is computed call by call"
+
+
 @pytest.fixture
 def planned():
     """Steps are cut as planned, with a worker."""

@@ -15,6 +15,19 @@ int threads_of_another_thread() {
   return number;
 }
 
+TEST(IntraOpThreads, TheFirstLoopOfALibraryOnAThreadDoesNotChangeTheNumber) {
+  int inside = 0;
+  int after = 0;
+  std::thread([&] {
+    IntraOpThreadsScope scope;
+    scope.use(scope.before() + 1);
+    inside = scope.before() + 1;
+    at::parallel_for(0, 1, 1, [](int64_t /*begin*/, int64_t /*end*/) {});
+    after = at::get_num_threads();
+  }).join();
+  EXPECT_EQ(after, inside);
+}
+
 TEST(IntraOpThreads, AreSetForTheCallingThreadAlone) {
   const int others = threads_of_another_thread();
   ASSERT_TRUE(set_intra_op_threads(others + 2));

@@ -1,6 +1,7 @@
 #include "lowering/light_calls.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "programs.h"
@@ -39,6 +40,40 @@ TEST(LightCalls, ProductsAreMeasuredByTheirMultiplications) {
   EXPECT_FLOAT_EQ(work_of(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);
   EXPECT_LE(work_of(mm, {floats({16, 64}), floats({64, 256})}, floats({16, 256})), light_limit(2));
   EXPECT_GT(work_of(mm, {floats({128, 64}), floats({64, 64})}, floats({128, 64})), light_limit(2));
+}
+
+TEST(LightCalls, ProductsAreMeasuredTheSameWithoutTheirResults) {
+  const auto on_cpu = [](std::vector<int64_t> sizes) { return c10::IValue(at::zeros(sizes)); };
+  EXPECT_EQ(product_work(make_op("aten::mm"), {on_cpu({16, 64}), on_cpu({64, 100})}), 16 * 64 * 100);
+  EXPECT_EQ(product_work(make_op("aten::addmm"), {on_cpu({5}), on_cpu({2, 3}), on_cpu({3, 5})}), 2 * 3 * 5);
+  EXPECT_EQ(product_work(make_op("aten::bmm"), {on_cpu({7, 2, 3}), on_cpu({7, 3, 5})}), 7 * 2 * 3 * 5);
+  EXPECT_EQ(product_work(make_op("aten::mv"), {on_cpu({4, 6}), on_cpu({6})}), 4 * 6);
+  EXPECT_EQ(product_work(make_op("aten::dot"), {on_cpu({6}), on_cpu({6})}), 6);
+  EXPECT_EQ(product_work(make_op("aten::addmm_"), {on_cpu({2, 5}), on_cpu({2, 3}), on_cpu({3, 5})}), 2 * 3 * 5);
+  EXPECT_EQ(product_work(make_op("aten::relu"), {on_cpu({5})}), std::nullopt);
+}
+
+TEST(LightCalls, ProductsOfEmptyMatricesAreLight) {
+  EXPECT_EQ(product_work(make_op("aten::mm"), {at::zeros({16, 0}), at::zeros({0, 10})}), 0);
+}
+
+TEST(LightCalls, AProductWithALargeResultIsNotLight) {
+  EXPECT_GT(product_work(make_op("aten::mm"), {at::zeros({200, 1}), at::zeros({1, 200})}), light_limit(1));
+}
+
+TEST(LightCalls, ThreadsOfACallAreThoseOfAGraph) {
+  IntraOpThreadsScope test;
+  test.use(2);
+  const OpInfo& mm = make_op("aten::mm");
+  {
+    const std::vector<c10::IValue> light{at::zeros({16, 64}), at::zeros({64, 100})};
+    const ThreadsOfCall scope(mm, light);
+    EXPECT_EQ(at::get_num_threads(), 1);
+  }
+  EXPECT_EQ(at::get_num_threads(), 2);
+  const std::vector<c10::IValue> heavy{at::zeros({128, 128}), at::zeros({128, 128})};
+  const ThreadsOfCall scope(mm, heavy);
+  EXPECT_EQ(at::get_num_threads(), 2);
 }
 
 TEST(LightCalls, AreFewerTheMoreThreadsThereAre) {
