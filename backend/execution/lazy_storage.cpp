@@ -159,7 +159,8 @@ Discarded LazyStorageImpl::set_unallocated(size_t nbytes) {
   return discarded;
 }
 
-LayoutPtr LazyStorageImpl::leaf_layout(const c10::TensorImpl& tensor, Discarded& discarded) {
+template <typename Tensor>
+LayoutPtr LazyStorageImpl::leaf_layout(const Tensor& tensor, Discarded& discarded) {
   if (!leaf_layout_ || leaf_nbytes_ != nbytes() || !leaf_layout_->geometry.matches(tensor)) {
     leaf_nbytes_ = nbytes();
     leaf_layout_ = c10::make_intrusive<SharedLayout>(Geometry::of_storage(tensor, leaf_nbytes_));
@@ -167,6 +168,8 @@ LayoutPtr LazyStorageImpl::leaf_layout(const c10::TensorImpl& tensor, Discarded&
   }
   return leaf_layout_;
 }
+template LayoutPtr LazyStorageImpl::leaf_layout(const c10::TensorImpl& tensor, Discarded& discarded);
+template LayoutPtr LazyStorageImpl::leaf_layout(const Geometry& tensor, Discarded& discarded);
 
 at::Tensor LazyStorageImpl::leaf() {
   if (!leaf_.defined()) {

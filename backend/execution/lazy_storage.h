@@ -96,7 +96,8 @@ class LazyStorageImpl final : public c10::StorageImpl {
   // The layout by which a trace reads the storage through the tensor, and the
   // memory of an available storage as a tensor that lies so. Those of the last
   // trace, if it read the storage in the same way, and nobody else holds the tensor.
-  LayoutPtr leaf_layout(const c10::TensorImpl& tensor, Discarded& discarded);
+  template <typename Tensor> // or its geometry
+  LayoutPtr leaf_layout(const Tensor& tensor, Discarded& discarded);
   at::Tensor leaf();
   // Whether `value_` and `layout_` belong to the trace with this number. Each
   // trace of the process has its own.

@@ -58,6 +58,25 @@ bool same_type(const c10::IValue& a, const c10::IValue& b) {
          (a.isComplexDouble() && b.isComplexDouble()) || (a.isIntList() && b.isIntList());
 }
 
+bool is_view(const c10::TensorImpl& tensor, MatrixView view, const Geometry& expected) {
+  if (tensor.dim() < 2 || tensor.numel() == 0 || expected.sizes.size() != 2 ||
+      c10::typeMetaToScalarType(tensor.dtype()) != expected.dtype || tensor.is_conj() || tensor.is_neg() ||
+      expected.has_bits()) {
+    return false;
+  }
+  const int64_t columns = tensor.sizes().back();
+  int64_t row_stride = tensor.strides()[0];
+  if (tensor.dim() > 2) {
+    if (!tensor.is_contiguous()) {
+      return false;
+    }
+    row_stride = columns;
+  }
+  const size_t row = view == MatrixView::kRows ? 0 : 1;
+  return expected.sizes[1 - row] == columns && expected.strides[1 - row] == tensor.strides().back() &&
+         expected.strides[row] == row_stride && expected.sizes[row] * columns == tensor.numel();
+}
+
 } // namespace
 
 bool PredictedCall::begin() const {
@@ -135,7 +154,11 @@ bool PredictedCall::add_none() {
   return add(c10::IValue());
 }
 
-bool PredictedCall::add_operand(const at::Tensor& tensor) {
+bool PredictedCall::add(const at::Tensor& tensor, MatrixView view) {
+  return next().kind == ArgBinding::Kind::kOperand && tensor.defined() && add_operand(tensor, view);
+}
+
+bool PredictedCall::add_operand(const at::Tensor& tensor, std::optional<MatrixView> view) {
   const size_t index = tensors_.size();
   const Geometry& expected = signature_.operands[index];
   if (!tensor.defined()) {
@@ -155,11 +178,13 @@ bool PredictedCall::add_operand(const at::Tensor& tensor) {
   if (on_cpu && impl.is_wrapped_number()) {
     ranges_.add(impl);
   }
-  if (!expected.matches_apart_from_offset(impl) ||
+  const bool is_expected = view ? is_view(impl, *view, expected) : expected.matches_apart_from_offset(impl);
+  if (!is_expected || (view && on_cpu) ||
       (storage && !signature_.written.empty() && storages_.add(*storage, written))) {
     return false;
   }
   tensors_.emplace_back(impl, storage, written);
+  tensors_.back().view = view ? &expected : nullptr;
   return true;
 }
 

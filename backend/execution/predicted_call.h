@@ -16,6 +16,9 @@ namespace lazyplug {
 
 class DeviceContext;
 
+// How a call reads a tensor: as the matrix that view(-1, its last size) is, or that matrix transposed.
+enum class MatrixView : uint8_t { kRows, kTransposedRows };
+
 // Reads the arguments of a call, one after the other, against the signature
 // that is predicted for it: the same call, or not? Compares where read_call()
 // would hash, and so needs neither the key nor the caches.
@@ -63,6 +66,8 @@ class PredictedCall {
   bool add(at::OptionalIntArrayRef values) {
     return values ? add(*values) : add_none();
   }
+  // A view of a tensor, without making it. False, too, if there is no such view.
+  bool add(const at::Tensor& tensor, MatrixView view);
   template <typename T>
   bool add(const std::optional<T>& value) {
     return value ? add(*value) : add_none();
@@ -84,7 +89,7 @@ class PredictedCall {
   }
   bool add_none();
   bool is_device(c10::Device device) const;
-  bool add_operand(const at::Tensor& tensor);
+  bool add_operand(const at::Tensor& tensor, std::optional<MatrixView> view = std::nullopt);
   bool add_operands(const c10::IValue& list, uint32_t count);
   bool add_scalar(const c10::IValue& scalar, const c10::IValue& example);
   bool add_generator(const c10::IValue& value);

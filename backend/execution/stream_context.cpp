@@ -171,13 +171,21 @@ Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Af
   if (!arg.storage) {
     return read_number(*arg.tensor, signature, aftermath);
   }
-  if (!arg.storage->in_trace(epoch_)) {
-    enter_trace(*arg.storage, *arg.tensor, aftermath);
+  if (!arg.view) {
+    return read(*arg.storage, *arg.tensor, aftermath);
   }
-  if (arg.storage->layout_->matches(*arg.tensor)) {
-    return {arg.storage->value_, nullptr};
+  Geometry geometry = *arg.view;
+  geometry.offset = arg.tensor->storage_offset();
+  return read(*arg.storage, geometry, aftermath);
+}
+
+template <typename Tensor>
+Operand StreamContext::read(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath) {
+  if (!storage.in_trace(epoch_)) {
+    enter_trace(storage, tensor, aftermath);
   }
-  return {arg.storage->value_, trace_.own(Geometry::of(*arg.tensor))};
+  const bool is_whole = storage.layout_->matches(tensor);
+  return {storage.value_, is_whole ? nullptr : trace_.own(Geometry::of(tensor))};
 }
 
 // A 0-dim CPU tensor, which may change before the trace runs: a copy of it.
@@ -196,7 +204,8 @@ Operand StreamContext::read_number(const c10::TensorImpl& tensor, const Signatur
   return {trace_.add_device_data(std::move(leaf), layout, {.read_only = true}), nullptr};
 }
 
-void StreamContext::enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor, Aftermath& aftermath) {
+template <typename Tensor>
+void StreamContext::enter_trace(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath) {
   if (storage.state_ == LazyStorageImpl::State::kUnallocated) {
     const Value value = trace_.add_empty(Geometry::of_storage(tensor, storage.nbytes()));
     make_pending(storage, value, &trace_.layout(value));

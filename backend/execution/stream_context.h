@@ -134,7 +134,10 @@ class StreamContext {
   static Written written_storages(c10::ArrayRef<TensorArg> args);
   void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
   Operand read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath);
-  void enter_trace(LazyStorageImpl& storage, const c10::TensorImpl& tensor, Aftermath& aftermath);
+  template <typename Tensor> // or its geometry
+  Operand read(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
+  template <typename Tensor>
+  void enter_trace(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
   Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
   Outputs make_outputs(NodeId node, const SignaturePtr& signature);
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);

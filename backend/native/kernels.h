@@ -86,6 +86,7 @@ at::Tensor linear(
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
+    c10::DispatchKeySet keys,
     const at::Tensor& self,
     const at::Tensor& grad_output,
     const at::Tensor& weight,

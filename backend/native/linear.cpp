@@ -6,13 +6,20 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include "backend/native/kernels.h"
+#include "backend/ops/op_registry.h"
 #include "backend/recording/fast_kernels.h"
 
 // PyTorch composes a linear layer of a transposed view and a product, and autograd
 // follows both. It has a node for the whole of it as well, which costs half as much
-// to make and to call; the products are those that the CPU computes.
+// to make and to call; the products are those that the CPU computes. Where these are
+// predicted, they are recorded without making the views that they read.
 namespace lazyplug::native {
 namespace {
+
+// Whether somebody between autograd and the device sees the calls.
+bool is_observed(c10::DispatchKeySet keys) {
+  return (keys.raw_repr() & fast_kernels::kBetween) != 0 || keys.has(c10::DispatchKey::PythonDispatcher);
+}
 
 // Whether columns lie one after the other, so that autograd computes the gradient
 // of a product transposed.
@@ -45,17 +52,83 @@ at::Tensor rows_of(const at::Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
 
-at::Tensor gradient_of_input(const at::Tensor& grad_output, const at::Tensor& weight) {
+// A matrix as the rows of a tensor with these other sizes.
+at::Tensor with_sizes_of(at::Tensor matrix, const at::Tensor& rows) {
+  if (rows.dim() == 3) {
+    matrix.unsafeGetTensorImpl()->set_sizes_contiguous({rows.size(0), rows.size(1), matrix.size(1)});
+  }
+  return matrix;
+}
+
+at::Tensor take_output(std::optional<DeviceContext::Predicted> predicted) {
+  return predicted ? std::move(predicted->outputs.front()) : at::Tensor();
+}
+
+// Undefined, and nothing recorded, if the product is not what is predicted; likewise below.
+at::Tensor predicted_product(const at::Tensor& a, MatrixView view_of_a, const at::Tensor& b, MatrixView view_of_b) {
+  static const OpInfo& op = op_info("aten::mm", "");
+  return take_output(
+      predict(op, a, [&](PredictedCall& call) { return call.add(a, view_of_a) && call.add(b, view_of_b); }));
+}
+
+at::Tensor predicted_linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (!bias || !bias->defined()) {
+    return predicted_product(input, MatrixView::kRows, weight, MatrixView::kTransposedRows);
+  }
+  static const OpInfo& op = op_info("aten::addmm", "");
+  return take_output(predict(op, input, [&](PredictedCall& call) {
+    return call.add(*bias) && call.add(input, MatrixView::kRows) && call.add(weight, MatrixView::kTransposedRows) &&
+           call.add(int64_t{1}) && call.add(int64_t{1}); // beta and alpha
+  }));
+}
+
+at::Tensor predicted_sum(const at::Tensor& grad_output) {
+  static const OpInfo& op = op_info("aten::sum", "dim_IntList");
+  at::Tensor sum = take_output(predict(op, grad_output, [&](PredictedCall& call) {
+    return call.add(grad_output, MatrixView::kRows) && call.add(c10::IntArrayRef{0}) && call.add(/*keepdim=*/true) &&
+           call.add(std::optional<c10::ScalarType>());
+  }));
+  if (sum.defined()) {
+    sum.unsafeGetTensorImpl()->set_sizes_contiguous({sum.numel()});
+  }
+  return sum;
+}
+
+at::Tensor gradient_of_input(const at::Tensor& grad_output, const at::Tensor& weight, bool predicts) {
+  if (predicts) {
+    at::Tensor result = predicted_product(grad_output, MatrixView::kRows, weight, MatrixView::kRows);
+    if (result.defined()) {
+      return with_sizes_of(std::move(result), grad_output);
+    }
+  }
   const at::Tensor rows = at::mm(rows_of(grad_output), weight);
   return grad_output.dim() == 2 ? rows : rows.view({grad_output.size(0), grad_output.size(1), weight.size(1)});
 }
 
-at::Tensor gradient_of_bias(const at::Tensor& grad_output) {
+at::Tensor gradient_of_weight(const at::Tensor& grad_output, const at::Tensor& self, bool predicts) {
+  if (predicts) {
+    at::Tensor result = predicted_product(grad_output, MatrixView::kTransposedRows, self, MatrixView::kRows);
+    if (result.defined()) {
+      return result;
+    }
+  }
+  return at::mm(rows_of(grad_output).t(), rows_of(self));
+}
+
+at::Tensor gradient_of_bias(const at::Tensor& grad_output, bool predicts) {
+  if (predicts) {
+    if (at::Tensor result = predicted_sum(grad_output); result.defined()) {
+      return result;
+    }
+  }
   return rows_of(grad_output).sum(/*dim=*/0, /*keepdim=*/true).view({grad_output.size(-1)});
 }
 
 at::Tensor
 linear_below_autograd(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (at::Tensor result = predicted_linear(input, weight, bias); result.defined()) {
+    return with_sizes_of(std::move(result), input);
+  }
   const at::AutoDispatchBelowADInplaceOrView guard;
   return at::native::linear(input, weight, bias);
 }
@@ -84,9 +157,8 @@ at::Tensor linear(
     const at::Tensor& input,
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias) {
-  const bool is_observed =
-      (keys.raw_repr() & fast_kernels::kBetween) != 0 || keys.has(c10::DispatchKey::PythonDispatcher);
-  if (is_observed || !is_usual(input, weight, bias) || has_tangent(input) || has_tangent(weight) || has_tangent(bias)) {
+  if (is_observed(keys) || !is_usual(input, weight, bias) || has_tangent(input) || has_tangent(weight) ||
+      has_tangent(bias)) {
     return at::native::linear(input, weight, bias);
   }
   at::Tensor result = linear_below_autograd(input, weight, bias);
@@ -97,18 +169,21 @@ at::Tensor linear(
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
+    c10::DispatchKeySet keys,
     const at::Tensor& self,
     const at::Tensor& grad_output,
     const at::Tensor& weight,
     std::array<bool, 3> output_mask) {
   std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
-  if (!c10::GradMode::is_enabled()) { // or the gradients are to be differentiated
+  const bool is_differentiable = c10::GradMode::is_enabled();
+  if (!is_differentiable) {
     guard.emplace();
   }
+  const bool predicts = !is_differentiable && !is_observed(keys);
   return {
-      output_mask[0] ? gradient_of_input(grad_output, weight) : at::Tensor(),
-      output_mask[1] ? at::mm(rows_of(grad_output).t(), rows_of(self)) : at::Tensor(),
-      output_mask[2] ? gradient_of_bias(grad_output) : at::Tensor()};
+      output_mask[0] ? gradient_of_input(grad_output, weight, predicts) : at::Tensor(),
+      output_mask[1] ? gradient_of_weight(grad_output, self, predicts) : at::Tensor(),
+      output_mask[2] ? gradient_of_bias(grad_output, predicts) : at::Tensor()};
 }
 
 } // namespace lazyplug::native

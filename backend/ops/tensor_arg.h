@@ -3,6 +3,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include "common/small_set.h"
+#include "lowering/ir/geometry.h"
 
 namespace lazyplug {
 
@@ -16,6 +17,8 @@ struct TensorArg {
 
   const c10::TensorImpl* tensor = nullptr; // null: undefined
   LazyStorageImpl* storage = nullptr;      // null: undefined, or a CPU tensor
+  // The call reads these elements of the storage instead, from where the tensor begins; null: the tensor.
+  const Geometry* view = nullptr;
   bool written = false;
   bool out = false; // passed as out=
 };

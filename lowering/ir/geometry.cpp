@@ -51,17 +51,23 @@ Geometry Geometry::contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes) {
 }
 
 Geometry Geometry::of_storage(const c10::TensorImpl& tensor, size_t nbytes) {
-  const auto dtype = c10::typeMetaToScalarType(tensor.dtype());
-  const size_t itemsize = c10::elementSize(dtype);
-  if (tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense_or_false() &&
-      static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
-    Geometry layout = of(tensor);
+  return of_storage(of(tensor), tensor.is_non_overlapping_and_dense_or_false(), nbytes);
+}
+
+Geometry Geometry::of_storage(const Geometry& tensor, size_t nbytes) {
+  return of_storage(tensor, tensor.is_dense(), nbytes);
+}
+
+Geometry Geometry::of_storage(const Geometry& tensor, bool is_dense, size_t nbytes) {
+  const size_t itemsize = tensor.itemsize();
+  if (tensor.offset == 0 && is_dense && static_cast<size_t>(tensor.numel()) * itemsize == nbytes) {
+    Geometry layout = tensor;
     layout.conj = layout.neg = layout.wrapped_number = false;
     return layout;
   }
   const bool divisible = nbytes % itemsize == 0;
   return contiguous(
-      divisible ? dtype : c10::ScalarType::Byte,
+      divisible ? tensor.dtype : c10::ScalarType::Byte,
       {static_cast<int64_t>(divisible ? nbytes / itemsize : nbytes)});
 }
 

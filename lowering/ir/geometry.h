@@ -29,11 +29,15 @@ struct Geometry {
   c10::DimVector strides;
 
   static Geometry of(const c10::TensorImpl& tensor);
+  static const Geometry& of(const Geometry& tensor) {
+    return tensor;
+  }
   // A contiguous layout.
   static Geometry contiguous(c10::ScalarType dtype, c10::IntArrayRef sizes);
   // The layout by which the whole of a storage of `nbytes` is read through a
   // tensor on it: the tensor's own if it covers the storage, else a flat one.
   static Geometry of_storage(const c10::TensorImpl& tensor, size_t nbytes);
+  static Geometry of_storage(const Geometry& tensor, size_t nbytes);
 
   int64_t numel() const;
   size_t itemsize() const {
@@ -52,9 +56,15 @@ struct Geometry {
   }
   // True if `tensor` has exactly this geometry.
   bool matches(const c10::TensorImpl& tensor) const;
+  bool matches(const Geometry& tensor) const {
+    return *this == tensor;
+  }
   // The same, wherever in its storage it begins.
   bool matches_apart_from_offset(const c10::TensorImpl& tensor) const;
   bool operator==(const Geometry& other) const;
+
+ private:
+  static Geometry of_storage(const Geometry& tensor, bool is_dense, size_t nbytes);
 };
 
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry);

@@ -10,6 +10,8 @@ from helpers import DEVICE, assert_same, copies, work
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import torch_lazyplug
+
 SHAPES = {
     "rows": (5, 3),
     "one row": (1, 3),
@@ -197,3 +199,30 @@ def test_wrong_shapes_raise_as_on_the_cpu():
         with pytest.raises(RuntimeError) as actual:
             F.linear(*copies(arguments, DEVICE))
         assert_same(str(actual.value), str(expected.value))
+
+
+@pytest.mark.lazy_only
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(5, 3), (2, 4, 3)], ids=["rows", "sequences"])
+def test_what_is_predicted_is_the_same_graph(shape, bias):
+    """It reads views that nobody has made; where a program leaves what is predicted, they are made."""
+    arguments = [leaf(*shape), leaf(4, 3), *([leaf(4)] if bias else [])]
+    expected = gradients(*arguments)
+    moved = copies(arguments, DEVICE)
+
+    def step():
+        assert_same(gradients(*moved), expected)
+        with torch.no_grad():
+            assert_same(F.linear(*moved), F.linear(*arguments))
+
+    for _ in range(3):
+        step()
+    before = torch_lazyplug.metrics.counter_value("Predicted")
+    with work() as done:
+        step()
+    assert torch_lazyplug.metrics.counter_value("Predicted") - before == done.recorded
+    with work() as done:
+        torch.ones(3, device=DEVICE).sum().item()  # something else, after which nothing is predicted at first
+        step()
+    assert done.compiles <= 1
+    assert done.fallbacks == 0

@@ -48,6 +48,31 @@ TEST_F(PredictedCallTest, OtherGeometriesDoNot) {
   EXPECT_FALSE(fits(add_of(complex, complex), {complex, at::conj(complex), 1}));
 }
 
+TEST_F(PredictedCallTest, ViewsFitThatNobodyMakes) {
+  const auto fits_as = [&](const SignaturePtr& mm, const at::Tensor& a, MatrixView view_of_a, MatrixView view_of_b) {
+    PredictedCall call(*mm, context_, context_.device());
+    return call.begin() && call.add(a, view_of_a) && call.add(lazy({5, 3}), view_of_b) && call.is_complete();
+  };
+  const auto kRows = MatrixView::kRows;
+  const auto kTransposed = MatrixView::kTransposedRows;
+  const at::Tensor batches = lazy({2, 4, 3});
+  const SignaturePtr linear = signature_of("aten::mm", "", {batches.view({8, 3}), lazy({5, 3}).t()});
+  EXPECT_TRUE(fits_as(linear, batches, kRows, kTransposed));
+  EXPECT_TRUE(fits_as(linear, lazy({8, 3}), kRows, kTransposed));
+  EXPECT_FALSE(fits_as(linear, batches, kRows, kRows));
+  EXPECT_FALSE(fits_as(linear, lazy({2, 3, 4}), kRows, kTransposed));
+  EXPECT_FALSE(fits_as(linear, lazy({4, 2, 3}).transpose(0, 1), kRows, kTransposed)) << "its rows are no view";
+  EXPECT_FALSE(fits_as(linear, lazy({3, 8}).t(), kRows, kTransposed));
+  EXPECT_FALSE(fits_as(linear, lazy({2, 4, 3}, at::kDouble), kRows, kTransposed));
+  EXPECT_FALSE(fits_as(linear, lazy({3}), kRows, kTransposed));
+  const SignaturePtr gradient = signature_of("aten::mm", "", {lazy({5, 8}).t(), lazy({5, 3})});
+  EXPECT_TRUE(fits_as(gradient, lazy({5, 8}), kTransposed, kRows));
+  EXPECT_FALSE(fits_as(gradient, lazy({8, 5}), kTransposed, kRows));
+  const SignaturePtr empty = signature_of("aten::mm", "", {lazy({2, 0}), lazy({0, 3})});
+  PredictedCall call(*empty, context_, context_.device());
+  EXPECT_FALSE(call.add(lazy({3, 0}), kRows)) << "no elements tell no rows";
+}
+
 TEST_F(PredictedCallTest, OtherDevicesDoNot) {
   const at::Tensor elsewhere = at::empty({2, 3}, at::TensorOptions(lazy_device(1)));
   EXPECT_FALSE(fits(add_of(x, y), {elsewhere, elsewhere, 1}));
