@@ -40,10 +40,6 @@ const SearchOp* find_search_op(const OpInfo& op) {
   return found == std::end(kSearchOps) ? nullptr : found;
 }
 
-bool is_contiguous(const Geometry& layout) {
-  return layout.strides == Geometry::contiguous(layout.dtype, layout.sizes).strides;
-}
-
 // Over the argument `dim`, if there is one and it is given; else over all. Nothing if nobody knows.
 std::optional<kernels::Search> plan(const JitNode& node, const Geometry& input, bool is_least) {
   kernels::Search search{1, input.numel(), 1, is_least};
@@ -75,7 +71,7 @@ class ExtremeKernel {
     result_ = geometries.find(*node.output(0)->type());
     const auto is_good = [&](const torch::jit::Value* output) {
       const Geometry* layout = geometries.find(*output->type());
-      return layout && layout->sizes == result_->sizes && is_contiguous(*layout) &&
+      return layout && layout->sizes == result_->sizes && layout->is_contiguous() &&
              layout->numel() == search_.outer * search_.inner;
     };
     return result_ && std::all_of(node.outputs().begin(), node.outputs().end(), is_good);
@@ -124,7 +120,7 @@ std::function<void(c10::Stack&)> extreme_kernel(const JitNode& node, const OpInf
   const Geometry* input = search_op ? geometries.find(*node.input(0)->type()) : nullptr;
   // Larger ones are shared by several threads.
   if (!input || input->numel() == 0 || input->numel() >= at::internal::GRAIN_SIZE || input->has_bits() ||
-      !is_contiguous(*input)) {
+      !input->is_contiguous()) {
     return nullptr;
   }
   const auto search = plan(node, *input, search_op->is_least);

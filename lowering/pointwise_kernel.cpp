@@ -9,9 +9,10 @@
 #include <atomic>
 #include <sstream>
 
-#include "lowering/negated_numbers.h"
 #include "lowering/node_attributes.h"
+#include "lowering/program_numbers.h"
 #include "lowering/runtime_ops.h"
+#include "lowering/tile_kernel.h"
 
 namespace lazyplug {
 namespace {
@@ -59,12 +60,6 @@ Lists parse_lists(const std::string& text, size_t size) {
   return lists;
 }
 
-kernels::Program program_of(const JitNode& node) {
-  auto program = kernels::parse(node.s(names().program));
-  TORCH_CHECK(program, "no tile program: ", node.s(names().program));
-  return std::move(*program);
-}
-
 std::vector<Geometry> outputs_of(const JitNode& node) {
   const Lists layout = parse_lists(node.s(names().layout), 2);
   const Lists dtypes = parse_lists(node.s(names().dtypes), 1);
@@ -95,10 +90,6 @@ kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
   return {layout[0], layout[1], inputs};
 }
 
-double to_double(const c10::IValue& number) {
-  return number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
-}
-
 } // namespace
 
 struct PointwiseKernel::Call {
@@ -111,7 +102,7 @@ struct PointwiseKernel::Call {
 };
 
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
-    : program_(program_of(node)),
+    : program_(parse_program(node.s(names().program))),
       outputs_(outputs_of(node)),
       space_(space_of(node, program_.num_memory - outputs_.size())),
       is_negated_(find_negated_numbers(program_)),
@@ -215,7 +206,7 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   }
   for (size_t i = 0; i < program_.num_numbers; ++i) {
     const c10::IValue& number = first[static_cast<int64_t>(num_inputs + i)];
-    call.numbers.push_back(negatable(number, to_double(number), is_negated_[i]));
+    call.numbers.push_back(negatable(number, real_number(number).value(), is_negated_[i]));
   }
   stack.erase(first, stack.end());
 }

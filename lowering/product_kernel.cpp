@@ -2,22 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <limits>
 #include <optional>
 
+#include "lowering/program_numbers.h"
 #include "lowering/small_product.h"
 
 namespace lazyplug {
 namespace {
 
 using JitNode = torch::jit::Node;
-
-// Not a number: it is none.
-double number(const c10::IValue& value) {
-  return value.isDouble() ? value.toDouble()
-         : value.isInt()  ? static_cast<double>(value.toInt())
-                          : std::numeric_limits<double>::quiet_NaN();
-}
 
 class ProductKernel {
  public:
@@ -35,14 +28,14 @@ class ProductKernel {
     const auto* bias = bias_ ? (operand++)->unsafeToTensorImpl() : nullptr;
     const auto* a = (operand++)->unsafeToTensorImpl();
     const auto* b = (operand++)->unsafeToTensorImpl();
-    const double beta = bias_ ? number(*operand++) : 0;
-    const double alpha = bias_ ? number(*operand++) : 1;
+    const auto beta = bias_ ? real_number(*operand++) : 0;
+    const auto alpha = bias_ ? real_number(*operand++) : 1;
     const bool is_expected = a_.matches_apart_from_offset(*a) && b_.matches_apart_from_offset(*b) &&
                              (!bias_ || bias_->matches_apart_from_offset(*bias));
-    if (!is_expected || !product_.goes(alpha, beta)) {
+    if (!is_expected || !alpha || !beta || !product_.goes(*alpha, *beta)) {
       return op_.call(stack);
     }
-    at::Tensor result = product_.run(alpha, a->data(), b->data(), bias ? bias->data() : nullptr);
+    at::Tensor result = product_.run(*alpha, a->data(), b->data(), bias ? bias->data() : nullptr);
     torch::jit::drop(stack, num_arguments);
     stack.emplace_back(std::move(result));
   }

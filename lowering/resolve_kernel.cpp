@@ -81,10 +81,9 @@ Kernel unpack_kernel(const JitNode& /*node*/, TypeGeometries& /*geometries*/) {
 }
 
 Kernel group_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
-  const auto text = constant<std::string>(node, 4);
-  auto program = kernels::parse(text);
-  TORCH_CHECK(program, "no tile program: ", text);
-  return {TileKernel(std::move(*program), static_cast<size_t>(constant<int64_t>(node, 3))), 3};
+  return {
+      TileKernel(parse_program(constant<std::string>(node, 4)), static_cast<size_t>(constant<int64_t>(node, 3))),
+      3};
 }
 
 Kernel pointwise_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {

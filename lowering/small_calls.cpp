@@ -9,7 +9,7 @@
 
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/light_calls.h"
-#include "lowering/negated_numbers.h"
+#include "lowering/program_numbers.h"
 #include "lowering/small_product.h"
 
 namespace lazyplug {
@@ -30,13 +30,6 @@ const c10::TensorImpl* plain_tensor(const c10::IValue& argument) {
   const bool is_plain =
       tensor->has_storage() && tensor->layout() == at::kStrided && !tensor->is_conj() && !tensor->is_neg();
   return is_plain ? tensor : nullptr;
-}
-
-std::optional<double> real_number(const c10::IValue& argument) {
-  if (argument.isDouble()) {
-    return argument.toDouble();
-  }
-  return argument.isInt() ? std::optional(static_cast<double>(argument.toInt())) : std::nullopt;
 }
 
 // ---- one op, element by element ----

@@ -14,10 +14,6 @@ namespace {
 
 using JitNode = torch::jit::Node;
 
-bool is_contiguous(const Geometry& layout) {
-  return layout.strides == Geometry::contiguous(layout.dtype, layout.sizes).strides;
-}
-
 // sum(self, dtype), sum.dim_IntList(self, dim, keepdim, dtype) and the same of the mean: whether a dtype is asked for.
 bool names_dtype(const JitNode& node) {
   const auto dtype = torch::jit::toIValue(node.inputs().back());
@@ -93,7 +89,7 @@ std::function<void(c10::Stack&)> sum_kernel(const JitNode& node, const OpInfo& o
   // Larger ones are shared by several threads.
   if (!input || !result || names_dtype(node) || input->numel() == 0 || input->numel() >= at::internal::GRAIN_SIZE ||
       (input->dtype != at::kFloat && input->dtype != at::kDouble) || input->dtype != result->dtype ||
-      !is_contiguous(*input) || !is_contiguous(*result)) {
+      !input->is_contiguous() || !result->is_contiguous()) {
     return nullptr;
   }
   const auto dims = reduced_dims(node, input->sizes.size());

@@ -6,7 +6,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/library.h>
 
-#include "lowering/negated_numbers.h"
+#include "lowering/program_numbers.h"
 
 namespace lazyplug {
 namespace {
@@ -184,18 +184,18 @@ double TileKernel::read_number(const c10::IValue& number, size_t index) const {
   return negatable(number, value, is_negated_[index]);
 }
 
-namespace {
-
-kernels::Program parse(const std::string& text) {
+kernels::Program parse_program(const std::string& text) {
   auto program = kernels::parse(text);
   TORCH_CHECK(program, "no tile program: ", text);
   return std::move(*program);
 }
 
+namespace {
+
 TileKernel pop_kernel(c10::Stack& stack) {
   const std::string text = torch::jit::pop(stack).toStringRef();
   const auto num_rows = static_cast<size_t>(torch::jit::pop(stack).toInt());
-  return {parse(text), num_rows};
+  return {parse_program(text), num_rows};
 }
 
 void tile_program_op(const c10::OperatorHandle& /*op*/, c10::Stack* stack) {
@@ -227,7 +227,7 @@ tile_update_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometrie
     return nullptr;
   }
   const auto constant = [&](size_t input) { return *torch::jit::toIValue(node.input(input)); };
-  TileKernel kernel(parse(constant(kRows + 1).toStringRef()), static_cast<size_t>(constant(kRows).toInt()));
+  TileKernel kernel(parse_program(constant(kRows + 1).toStringRef()), static_cast<size_t>(constant(kRows).toInt()));
   return [kernel = std::move(kernel)](c10::Stack& stack) {
     torch::jit::drop(stack, 2);
     kernel.update(stack);

@@ -54,6 +54,9 @@ class TileKernel {
   std::vector<bool> is_negated_;
 };
 
+// The program that a node names, see kernels::to_string(). Raises if the text is none.
+kernels::Program parse_program(const std::string& text);
+
 // The kernel of a node of tile_update_; null if it is none.
 std::function<void(c10::Stack&)>
 tile_update_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& geometries);

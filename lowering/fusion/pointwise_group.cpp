@@ -366,13 +366,12 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
 
 // Without gaps, as the results of the group are then, too.
 bool PointwiseGroup::is_row_of(const Geometry& result) const {
-  if (layout_.sizes.empty() || layout_.sizes.back() < kMinRow ||
-      layout_.strides != Geometry::contiguous(layout_.dtype, layout_.sizes).strides) {
+  if (layout_.sizes.empty() || layout_.sizes.back() < kMinRow || !layout_.is_contiguous()) {
     return false;
   }
   c10::DimVector sizes = layout_.sizes;
   sizes.back() = 1;
-  return result.sizes == sizes && result.strides == Geometry::contiguous(result.dtype, sizes).strides;
+  return result.sizes == sizes && result.is_contiguous();
 }
 
 bool PointwiseGroup::reads_row(const GraphNode& node) const {

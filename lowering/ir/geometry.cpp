@@ -79,6 +79,17 @@ size_t Geometry::extent_bytes() const {
   return at::detail::computeStorageNbytes(sizes, strides, itemsize(), offset);
 }
 
+bool Geometry::is_contiguous() const {
+  int64_t expected = 1;
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    if (strides[dim] != expected) {
+      return false;
+    }
+    expected *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return true;
+}
+
 bool Geometry::is_dense() const {
   c10::SmallVector<size_t, 8> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);

@@ -47,6 +47,8 @@ struct Geometry {
   size_t extent_bytes() const;
   // No gaps and no overlaps: every element of [0, numel) is hit once.
   bool is_dense() const;
+  // Exactly the strides of contiguous(), whatever the offset.
+  bool is_contiguous() const;
   // True if memory with these strides can be read as if it had `other`'s:
   // strides of dimensions of size 1, and of empty tensors, do not matter.
   bool same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_strides) const;

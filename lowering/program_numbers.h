@@ -2,11 +2,20 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <vector>
 
 #include "kernels/tile_program.h"
 
 namespace lazyplug {
+
+// Nothing if it is neither float nor int.
+inline std::optional<double> real_number(const c10::IValue& number) {
+  if (number.isDouble()) {
+    return number.toDouble();
+  }
+  return number.isInt() ? std::optional(static_cast<double>(number.toInt())) : std::nullopt;
+}
 
 // Which numbers a program subtracts multiples by. The CPU's kernels add the negated number instead.
 inline std::vector<bool> find_negated_numbers(const kernels::Program& program) {
