@@ -37,14 +37,17 @@ const c10::TensorImpl* plain_tensor(const c10::IValue& argument) {
 // One instruction, after those that make numbers of its inputs.
 class SmallPointwise final : public SmallCalls {
  public:
-  static bool can_be(const PointwiseOp* op) {
-    return op && (op->kind == PointwiseOp::Kind::kComputes || op->kind == PointwiseOp::Kind::kFunction) &&
-           !kernels::is_about_rows(op->opcode) && !op->variant &&
+  static bool can_be(const OpInfo& info, const PointwiseOp* op) {
+    const bool writes_first = info.writes() && info.return_aliases().size() == 1 && info.return_aliases()[0] == 0;
+    return op &&
+           (op->kind == PointwiseOp::Kind::kComputes || (op->kind == PointwiseOp::Kind::kFunction && !info.writes())) &&
+           (!info.writes() || writes_first) && !kernels::is_about_rows(op->opcode) && !op->variant &&
            std::strspn(op->args, "tns") == std::strlen(op->args) && op->args[0] == 't';
   }
 
-  explicit SmallPointwise(const PointwiseOp& op)
+  SmallPointwise(const OpInfo& info, const PointwiseOp& op)
       : args_(op.args),
+        writes_(info.writes()),
         is_function_(op.kind == PointwiseOp::Kind::kFunction),
         has_scale_(op.opcode == kernels::Opcode::kAdd || op.opcode == kernels::Opcode::kSub),
         multiplies_(op.opcode == kernels::Opcode::kTanhBackward),
@@ -60,6 +63,7 @@ class SmallPointwise final : public SmallCalls {
 
   struct Operands {
     const c10::TensorImpl* first = nullptr;
+    bool is_flat = true; // all lie alike, without gaps; else they are rows
     c10::SmallVector<const c10::TensorImpl*, 3> tensors;
     c10::SmallVector<double, 4> inputs; // numbers
     c10::SmallVector<double, 2> own;    // likewise, the instruction's
@@ -97,13 +101,29 @@ class SmallPointwise final : public SmallCalls {
     return program;
   }
 
-  // Whether a tensor lies as the first one.
-  static bool fits(const c10::TensorImpl& tensor, const c10::TensorImpl* first) {
-    if (!first) {
-      return kernels::can_compute_in(c10::typeMetaToScalarType(tensor.dtype())) && tensor.numel() != 0 &&
-             tensor.numel() <= kMaxElements && tensor.is_non_overlapping_and_dense();
+  // A matrix whose result is contiguous.
+  static bool has_rows(const c10::TensorImpl& tensor) {
+    const auto sizes = tensor.sizes();
+    return sizes.size() == 2 && sizes[0] > 1 && sizes[1] > 1 && tensor.strides()[1] == 1 &&
+           tensor.strides()[0] >= sizes[1];
+  }
+
+  // Notes how the tensor lies beside the first one, itself perhaps. False if the kernel does not go for it.
+  static bool fit(const c10::TensorImpl& tensor, Operands& operands) {
+    if (!operands.first) {
+      operands.first = &tensor;
+      operands.is_flat = tensor.is_non_overlapping_and_dense();
+      if (!kernels::can_compute_in(c10::typeMetaToScalarType(tensor.dtype())) || tensor.numel() == 0 ||
+          tensor.numel() > kMaxElements) {
+        return false;
+      }
+    } else if (tensor.dtype() != operands.first->dtype() || tensor.sizes() != operands.first->sizes()) {
+      return false;
+    } else if (operands.is_flat && tensor.strides() != operands.first->strides()) {
+      operands.is_flat = false;
+      return has_rows(*operands.first) && has_rows(tensor);
     }
-    return tensor.dtype() == first->dtype() && tensor.sizes() == first->sizes() && tensor.strides() == first->strides();
+    return operands.is_flat || has_rows(tensor);
   }
 
   // Python's number beside a tensor.
@@ -112,10 +132,8 @@ class SmallPointwise final : public SmallCalls {
     std::optional<double> number = real_number(argument);
     if (const auto* tensor = number ? nullptr : plain_tensor(argument)) {
       if (!tensor->is_wrapped_number()) {
-        const bool is_good = fits(*tensor, operands.first);
-        operands.first = operands.first ? operands.first : tensor;
         operands.tensors.push_back(tensor);
-        return is_good;
+        return fit(*tensor, operands);
       }
       number = value_of(*tensor);
     }
@@ -161,28 +179,69 @@ class SmallPointwise final : public SmallCalls {
       }
     }
     const auto* first = operands.first;
-    if (!first || rounds_by_place(operands) || (is_function_ && first->dtype() != at::kFloat)) {
+    const bool is_no_function = is_function_ && (!operands.is_flat || (first && first->dtype() != at::kFloat));
+    if (!first || is_no_function || rounds_by_place(operands)) {
+      return {};
+    }
+    // Memory that is written is known first: to make it may give the tensor another.
+    if (writes_ && (arguments[0].unsafeToTensorImpl() != first || overlaps_another(operands))) {
       return {};
     }
     std::array<void*, 4> memory{};
     for (size_t i = 0; i < operands.tensors.size(); ++i) {
-      memory[i] = const_cast<void*>(memory_of(*operands.tensors[i]));
+      const bool is_written = writes_ && operands.tensors[i] == first;
+      memory[i] = memory_of(*operands.tensors[i], is_written);
       if (!memory[i]) {
         return {};
       }
     }
-    const auto dtype = c10::typeMetaToScalarType(first->dtype());
-    at::Tensor result = first->is_contiguous() ? at::detail::empty_cpu(first->sizes(), dtype)
-                                               : at::detail::empty_strided_cpu(first->sizes(), first->strides(), dtype);
-    memory[operands.tensors.size()] = result.mutable_data_ptr();
-    auto& numbers = operands.inputs;
-    numbers.append(operands.own.begin(), operands.own.end());
-    const kernels::Row row{first->numel(), memory.data(), numbers.data()};
-    kernels::run(programs_[operands.pattern + (dtype == at::kDouble ? kNumPatterns : 0)], row);
+    at::Tensor result = writes_ ? arguments[0].toTensor() : make_result(*first, operands.is_flat);
+    operands.tensors.push_back(result.unsafeGetTensorImpl());
+    memory[operands.tensors.size() - 1] = writes_ ? memory[0] : result.mutable_data_ptr();
+    compute(operands, memory);
     return result;
   }
 
+  // The written tensor's memory may be read as the very tensor, not otherwise.
+  static bool overlaps_another(const Operands& operands) {
+    return std::any_of(operands.tensors.begin(), operands.tensors.end(), [&](const c10::TensorImpl* tensor) {
+      return tensor != operands.first && tensor->storage().is_alias_of(operands.first->storage());
+    });
+  }
+
+  static at::Tensor make_result(const c10::TensorImpl& like, bool is_flat) {
+    const auto dtype = c10::typeMetaToScalarType(like.dtype());
+    return is_flat && !like.is_contiguous() ? at::detail::empty_strided_cpu(like.sizes(), like.strides(), dtype)
+                                            : at::detail::empty_cpu(like.sizes(), dtype);
+  }
+
+  // The last tensor is the result.
+  void compute(Operands& operands, const std::array<void*, 4>& memory) const {
+    const bool is_double = operands.first->dtype() == at::kDouble;
+    const kernels::Program& program = programs_[operands.pattern + (is_double ? kNumPatterns : 0)];
+    auto& numbers = operands.inputs;
+    numbers.append(operands.own.begin(), operands.own.end());
+    if (operands.is_flat) {
+      return kernels::run(program, kernels::Row{operands.first->numel(), memory.data(), numbers.data()});
+    }
+    const auto sizes = operands.first->sizes();
+    const size_t itemsize = operands.first->itemsize();
+    const size_t num_memory = operands.tensors.size();
+    c10::SmallVector<void*, 64> places;
+    for (int64_t row = 0; row < sizes[0]; ++row) {
+      for (size_t i = 0; i < num_memory; ++i) {
+        places.push_back(static_cast<char*>(memory[i]) + row * operands.tensors[i]->strides()[0] * itemsize);
+      }
+    }
+    c10::SmallVector<kernels::Row, 16> rows;
+    for (int64_t row = 0; row < sizes[0]; ++row) {
+      rows.push_back({sizes[1], places.data() + row * num_memory, numbers.data()});
+    }
+    kernels::run(program, rows);
+  }
+
   const char* const args_;
+  const bool writes_; // its first tensor
   const bool is_function_;
   const bool has_scale_;
   const bool multiplies_; // its second input, before it adds
@@ -214,9 +273,9 @@ class SmallProducts final : public SmallCalls {
     if (!product || !product->goes(*alpha, *beta)) {
       return {};
     }
-    const void* first_memory = memory_of(*a);
-    const void* second_memory = memory_of(*b);
-    const void* bias_memory = adds_ ? memory_of(*bias) : nullptr;
+    const void* first_memory = memory_of(*a, /*written=*/false);
+    const void* second_memory = memory_of(*b, /*written=*/false);
+    const void* bias_memory = adds_ ? memory_of(*bias, /*written=*/false) : nullptr;
     const ThreadsOfCall threads(op_, arguments); // not before: what is waited for has its own number
     return first_memory && second_memory && (!adds_ || bias_memory)
                ? product->run(*alpha, first_memory, second_memory, bias_memory)
@@ -234,7 +293,7 @@ std::unique_ptr<const SmallCalls> SmallCalls::make(const OpInfo& op) {
     return std::make_unique<SmallProducts>(op);
   }
   const PointwiseOp* pointwise = is_function(op) ? find_function(op, {}) : find_pointwise_op(op);
-  return SmallPointwise::can_be(pointwise) && !op.writes() ? std::make_unique<SmallPointwise>(*pointwise) : nullptr;
+  return SmallPointwise::can_be(op, pointwise) ? std::make_unique<SmallPointwise>(op, *pointwise) : nullptr;
 }
 
 at::Tensor SmallCalls::run(Arguments arguments, MemoryOf memory_of) const {

@@ -19,10 +19,12 @@ class SmallCalls {
 
   virtual ~SmallCalls() = default;
 
-  // Where a tensor's elements are; null: nobody knows. They must stay there during the call.
-  using MemoryOf = c10::function_ref<const void*(const c10::TensorImpl& tensor)>;
+  // Where a tensor's elements are, to be read, or also written; null: nobody knows. They must stay there during the
+  // call.
+  using MemoryOf = c10::function_ref<void*(const c10::TensorImpl& tensor, bool written)>;
 
-  // The result, as a new CPU tensor; undefined if this is none of these calls, or the flags do not ask for it.
+  // The result, as a new CPU tensor, or for an op that writes its first argument, that argument. Undefined, and nothing
+  // done, if this is none of these calls, or the flags do not ask for it.
   at::Tensor run(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const;
 
  protected:

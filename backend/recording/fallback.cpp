@@ -230,13 +230,13 @@ at::Tensor run_small_at_once(
   const SyncCause cause(reason);
   const int64_t start = journal_start();
   c10::SmallVector<c10::Storage, 3> held; // another thread may give a tensor other memory
-  const auto memory_of = [&held](const c10::TensorImpl& tensor) -> const void* {
+  const auto memory_of = [&held](const c10::TensorImpl& tensor, bool written) -> void* {
     auto* storage = LazyStorageImpl::of(&tensor);
     if (!storage) {
       return nullptr;
     }
-    held.push_back(DeviceContext::materialize(*storage));
-    const auto* memory = static_cast<const char*>(held.back().data());
+    held.push_back(written ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage));
+    auto* memory = static_cast<char*>(held.back().mutable_data());
     return memory ? memory + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize()) : nullptr;
   };
   at::Tensor result;
@@ -246,7 +246,7 @@ at::Tensor run_small_at_once(
     result = calls.run(arguments, memory_of);
   }
   if (result.defined()) {
-    result = move_to_device(std::move(result), device);
+    result = op.writes() ? std::move(result) : move_to_device(std::move(result), device);
     note_at_once(op, reason, start);
   }
   return result;

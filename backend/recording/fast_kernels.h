@@ -144,11 +144,18 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
   return std::tuple{number_on_cpu(tensors, self, other), number_on_cpu(tensors, other, self), args...};
 }
 
+// Null: the op has none.
+template <typename Op>
+const SmallCalls* small_calls_of(const OpInfo& op) {
+  static const SmallCalls* const calls = SmallCalls::make(op).release();
+  return calls;
+}
+
 // `arguments` are the same as `args`.
 template <typename Op, typename... Args>
 at::Tensor
 run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
-  static const SmallCalls* const small_calls = SmallCalls::make(op).release();
+  const SmallCalls* small_calls = small_calls_of<Op>(op);
   static const bool may_be_function = is_function(op);
   if (small_calls) {
     if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
@@ -195,7 +202,7 @@ std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
 
 // The same for ops that write and return their first argument. Says whether the
 // call was made.
-template <typename... Args>
+template <typename Op, typename... Args>
 bool call_known_inplace(const OpInfo& op, const Args&... args) {
   if (predict_unboxed(op, args...)) {
     return true;
@@ -204,7 +211,10 @@ bool call_known_inplace(const OpInfo& op, const Args&... args) {
   torch::jit::push(stack, args...);
   const auto known = record_known(op, stack);
   if (known && known->run_now) {
-    run_at_once(op, &stack, known->run_now);
+    const SmallCalls* small_calls = small_calls_of<Op>(op);
+    const bool is_done =
+        small_calls && run_small_at_once(op, *small_calls, known->device, known->run_now, stack).defined();
+    is_done ? void() : run_at_once(op, &stack, known->run_now);
   }
   return known.has_value();
 }
@@ -256,7 +266,7 @@ class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf 
  public:
   using KernelOf::KernelOf;
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
-    if (!call_known_inplace(op_, self, args...)) {
+    if (!call_known_inplace<Op>(op_, self, args...)) {
       trace_unpredicted_boxed(op_, self, args...);
     }
     return self;
@@ -268,7 +278,7 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public K
  public:
   using KernelOf::KernelOf;
   at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
-    if (!is_plain(keys, self, args...) || !call_known_inplace(op_, self, args...)) {
+    if (!is_plain(keys, self, args...) || !call_known_inplace<Op>(op_, self, args...)) {
       return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
     }
     if (keys.has(c10::DispatchKey::ADInplaceOrView)) {

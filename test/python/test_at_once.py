@@ -179,3 +179,32 @@ def test_without_reads_a_step_ends_some_time():
         run(731)
     assert ran_at_once() - before < 4 * 5000
     finish_pending()
+
+
+@pytest.mark.own_schedule("counts what runs at once")
+def test_small_calls_in_place_write_what_others_see():
+    """Views, aliases on the CPU and saved tensors, of sizes that come only once."""
+
+    def gates(x):
+        parts = x.clone()
+        left, right = parts.chunk(2, 1) if parts.shape[1] > 1 else (parts, parts.clone())
+        right = right[:, : left.shape[1]]
+        left.mul_(2).add_(left)
+        if right.shape == left.shape:
+            left.add_(right, alpha=0.5)
+        right.neg_()
+        return parts, left * 3
+
+    at_once, _ = compare(gates, range(4, 64))
+    assert at_once > 40 * 5
+    for size in range(70, 75):
+        x = torch.ones(2, size, device=DEVICE)
+        version, kept = x._version, x.detach()
+        x.add_(1).mul_(3)
+        assert x._version == version + 2
+        assert kept.sum().item() == 6 * 2 * size
+    x = torch.ones(2, 80, device=DEVICE, requires_grad=True)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()

@@ -22,8 +22,8 @@ const OpInfo& op_of(const std::string& name) {
   return make_op(name.substr(0, dot).c_str(), dot < name.size() ? name.substr(dot + 1).c_str() : "");
 }
 
-const void* memory_of(const c10::TensorImpl& tensor) {
-  return tensor.data();
+void* memory_of(const c10::TensorImpl& tensor, bool /*written*/) {
+  return const_cast<void*>(tensor.data());
 }
 
 at::Tensor number(double value) {
@@ -107,6 +107,45 @@ TEST_F(SmallCallsTest, KeepsStrides) {
   expect_same("aten::neg", {part});
 }
 
+TEST_F(SmallCallsTest, ComputesRowsOfMatrices) {
+  const at::Tensor gates = at::randn({3, 4 * 37});
+  const auto part = [&](int64_t i) { return gates.slice(1, i * 37, (i + 1) * 37); };
+  expect_same("aten::neg", {part(1)});
+  expect_same("aten::mul.Tensor", {part(0), part(2)});
+  expect_same("aten::mul.Tensor", {x_, part(3)});
+  expect_same("aten::add.Tensor", {part(1), y_, 0.3});
+  expect_same("aten::mul.Tensor", {part(1), number(0.1)});
+  expect_none("aten::mul.Tensor", {part(0), at::randn({37, 3}).t()});
+  expect_none("aten::mul.Tensor", {at::randn({37, 3}).t(), part(0)});
+}
+
+TEST_F(SmallCallsTest, WritesTheFirstArgument) {
+  const at::Tensor gates = at::randn({3, 2 * 37});
+  const auto expect_written = [&](const char* op, const at::Tensor& self, Arguments others) {
+    const at::Tensor expected = self.clone();
+    c10::Stack stack{expected};
+    stack.insert(stack.end(), others.begin(), others.end());
+    op_of(op).handle().callBoxed(stack);
+    others.insert(others.begin(), self);
+    const at::Tensor result = run(op, others);
+    ASSERT_TRUE(result.is_same(self)) << op;
+    EXPECT_TRUE(at::equal(self, expected)) << op;
+  };
+  expect_written("aten::add_.Tensor", x_.clone(), {y_, 1});
+  expect_written("aten::add_.Tensor", x_.clone(), {y_, -0.3});
+  expect_written("aten::mul_.Tensor", x_.clone(), {number(0.1)});
+  expect_written("aten::mul_.Tensor", x_.t().clone(at::MemoryFormat::Preserve), {y_.t()});
+  expect_written("aten::add_.Tensor", gates.slice(1, 37), {y_, 1});
+  expect_written("aten::neg_", gates.slice(1, 0, 37), {});
+  const at::Tensor self = x_.clone();
+  expect_written("aten::add_.Tensor", self, {self, 1});
+  const at::Tensor before = gates.clone();
+  expect_none("aten::add_.Tensor", {gates.slice(1, 0, 37), gates.slice(1, 1, 38), 1}); // it would read what it writes
+  expect_none("aten::add_.Tensor", {x_.clone(), y_.to(at::kDouble), 1});
+  expect_none("aten::add_.Tensor", {number(1), x_, 1});
+  EXPECT_TRUE(at::equal(gates, before));
+}
+
 TEST_F(SmallCallsTest, Multiplies) {
   const at::Tensor a = at::randn({4, 6});
   const at::Tensor b = at::randn({5, 6}).t();
@@ -124,18 +163,21 @@ TEST_F(SmallCallsTest, LeavesTheRestToOthers) {
   expect_none("aten::mul.Tensor", {x_, at::empty({37, 3}).t()});               // other strides
   expect_none("aten::mul.Tensor", {at::randn({64, 65}), at::randn({64, 65})}); // large
   expect_none("aten::mul.Tensor", {at::empty({0}), at::empty({0})});
-  expect_none("aten::neg", {at::randn({3, 8}).slice(1, 0, 4)}); // with gaps
+  expect_none("aten::neg", {at::randn({2, 3, 8}).slice(2, 0, 4)}); // with gaps
+  expect_none("aten::tanh", {at::randn({3, 8}).slice(1, 0, 4)});   // as in a graph
   expect_none("aten::neg", {at::_neg_view(x_)});
   expect_none("aten::add.Tensor", {x_, y_, true});
   expect_none("aten::add.Tensor", {x_, number(2), 0.3}); // rounds by place
   expect_none("aten::tanh_backward", {x_, number(0.3)}); // likewise
   expect_none("aten::neg", {c10::IValue()});
-  EXPECT_EQ(SmallCalls::make(op_of("aten::add_.Tensor")), nullptr);
+  expect_none("aten::neg", {at::randn({3, 1}).expand({3, 4})});
+  EXPECT_EQ(SmallCalls::make(op_of("aten::tanh_")), nullptr);
+  EXPECT_EQ(SmallCalls::make(op_of("aten::add.out")), nullptr);
   EXPECT_EQ(SmallCalls::make(op_of("aten::cat")), nullptr);
 }
 
 TEST_F(SmallCallsTest, NeedsToKnowWhereTensorsAre) {
-  const auto nowhere = [](const c10::TensorImpl&) -> const void* { return nullptr; };
+  const auto nowhere = [](const c10::TensorImpl&, bool) -> void* { return nullptr; };
   const Arguments arguments{x_, y_};
   EXPECT_FALSE(SmallCalls::make(op_of("aten::mul.Tensor"))->run(arguments, nowhere).defined());
 }

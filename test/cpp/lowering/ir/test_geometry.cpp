@@ -41,6 +41,16 @@ TEST(Geometry, ContiguousStridesAreThoseOfATensor) {
   }
 }
 
+TEST(Geometry, OnlyExactStridesAreContiguous) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, {3}, {2, 3}, {2, 0, 3}, {1, 1}}) {
+    EXPECT_TRUE(Geometry::contiguous(c10::ScalarType::Float, sizes).is_contiguous());
+  }
+  Geometry other = Geometry::contiguous(c10::ScalarType::Float, {1, 3});
+  other.strides[0] = 5;
+  EXPECT_FALSE(other.is_contiguous()) << "of one row, whose stride does not matter";
+  EXPECT_FALSE(Geometry::of(*at::empty({3, 2}).t().unsafeGetTensorImpl()).is_contiguous());
+}
+
 TEST(Geometry, ExtentReachesTheLastElement) {
   EXPECT_EQ(strided({}, {}).extent_bytes(), 4);
   EXPECT_EQ(strided({3}, {4}, 2).extent_bytes(), (2 + 8 + 1) * 4);
