@@ -14,19 +14,19 @@ class ExtremeKernelTest : public testing::Test {
  protected:
   std::function<void(c10::Stack&)>
   kernel_of(const char* op, const char* overload, const at::Tensor& tensor, const c10::Stack& constants) {
-    auto* node = graph_.create(c10::Symbol::fromQualString(op), 0);
     const auto type = [](const at::Tensor& tensor) { return type_of(Geometry::of(*tensor.unsafeGetTensorImpl())); };
-    node->addInput(graph_.addInput())->setType(type(tensor));
-    for (const c10::IValue& constant : constants) {
-      node->addInput(graph_.insertConstant(constant));
-    }
     const OpInfo& info = make_op(op, overload);
     stack_ = {tensor};
     stack_.insert(stack_.end(), constants.begin(), constants.end());
     expected_ = stack_;
     info.handle().callBoxed(expected_);
-    for (const c10::IValue& result : expected_) {
-      node->addOutput()->setType(type(result.toTensor()));
+    auto* node = graph_.create(c10::Symbol::fromQualString(op), expected_.size());
+    node->addInput(graph_.addInput())->setType(type(tensor));
+    for (const c10::IValue& constant : constants) {
+      node->addInput(graph_.insertConstant(constant));
+    }
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      node->output(i)->setType(type(expected_[i].toTensor()));
     }
     graph_.insertNode(node);
     return extreme_kernel(*node, info, geometries_);
