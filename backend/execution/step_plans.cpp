@@ -273,7 +273,8 @@ void StepPlans::note_trial(Step& step, double seconds) {
     return;
   }
   if (step.leaves_rest) {
-    sample_ = {ended_, was_cut, seconds};
+    const bool changes = place == kBlock - 1; // the next such step is not as this one
+    sample_ = changes ? Sample() : Sample{ended_, was_cut, seconds};
   } else {
     add_sample(step, was_cut, seconds);
   }

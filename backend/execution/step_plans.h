@@ -67,7 +67,7 @@ class StepPlans {
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 384; // ops: planned when it has come twice
-  static constexpr size_t kLeastShare = 8;   // a step is planned that is at least this part of the ops
+  static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
   static constexpr size_t kQuiet = 16;       // after so many settled steps, recording is not timed
   static constexpr size_t kMaxFreed = 3;     // how often others are not cut, so that a step can be timed
   // After how many steps one that is settled comes on trial again.
