@@ -144,7 +144,6 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 StepPlans::StepPlans() : StepPlans(steady_seconds) {}
 
 void StepPlans::begin_step() {
-  note_next(boundary_ - started_);
   if (const auto ended = steps_.find(ended_); ended != steps_.end()) {
     note_duration(ended->second, boundary_ - started_);
   }
@@ -265,32 +264,12 @@ void StepPlans::note_duration(Step& step, double seconds) {
 void StepPlans::note_trial(Step& step, double seconds) {
   const size_t place = (step.seen - 1) % kBlock;
   const bool is_warm = step.seen > kBlock; // graphs have been compiled
-  const bool was_cut = step.cuts_now;
+  if (is_warm && place != 0 && !was_uncut_) {
+    (step.cuts_now ? step.cut : step.whole).push_back(seconds);
+  }
   if (place == kBlock - 1) {
     cut_from_now_on(step, !step.cuts_now);
   }
-  if (!is_warm || place == 0 || was_uncut_) {
-    return;
-  }
-  if (step.leaves_rest) {
-    const bool changes = place == kBlock - 1; // the next such step is not as this one
-    sample_ = changes ? Sample() : Sample{ended_, was_cut, seconds};
-  } else {
-    add_sample(step, was_cut, seconds);
-  }
-}
-
-// The step after one on trial has ended.
-void StepPlans::note_next(double seconds) {
-  const Sample sample = std::exchange(sample_, {});
-  const auto found = steps_.find(sample.step);
-  if (ended_ != 0 && found != steps_.end() && found->second.state == State::kTrial) {
-    add_sample(found->second, sample.cut, sample.seconds + seconds);
-  }
-}
-
-void StepPlans::add_sample(Step& step, bool cut, double seconds) {
-  (cut ? step.cut : step.whole).push_back(seconds);
   const size_t num_trials = std::min(step.cut.size(), step.whole.size());
   const bool is_clear =
       num_trials >= kClearTrials && (are_below(step.cut, step.whole) || are_below(step.whole, step.cut));
@@ -310,7 +289,6 @@ void StepPlans::plan(Step& step) {
     cuts.push_back(step.cuts[count - 1]);
   }
   step.cuts = std::move(cuts);
-  step.leaves_rest = !counts.empty() && counts.back() >= step.times.num_awaited;
   step.times = {};
   if (step.cuts.empty()) {
     settle(step, false);
@@ -337,7 +315,6 @@ void StepPlans::settle(Step& step, bool cut) {
   settled.num_retrials = step.num_retrials;
   settled.planned_when_seen = step.planned_when_seen;
   settled.ended_at = step.ended_at;
-  settled.leaves_rest = step.leaves_rest;
   settled.cuts = std::move(step.cuts);
   step = std::move(settled);
 }

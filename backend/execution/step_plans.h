@@ -42,8 +42,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // is on trial: cut and whole by turns, and it stays cut only if that has indeed
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
 // so there are a few more trials, ever later, in which what is to be changed must
-// be slower, and not only no faster. If a cut leaves the end of a step to a worker, the next step, which the worker may
-// delay, is counted with it. Where it is cut is planned twice at
+// be slower, and not only no faster. Where it is cut is planned twice at
 // most, soon after it has first been seen, so that the graphs that are compiled for
 // it are few: a long step, which may be an epoch, once, as soon as it has come.
 // A step that is a small part of what is recorded is not planned. Where steps begin
@@ -115,10 +114,9 @@ class StepPlans {
     size_t num_retrials = 0;
     size_t planned_when_seen = 0; // so often
     bool is_rare = false;
-    uint64_t ended_at = 0;    // counting all ops
-    bool leaves_rest = false; // if it is cut, a worker computes the end of it while the next step is recorded
-    bool is_cut = false;      // is settled so
-    bool cuts_now = false;    // its own cuts are made
+    uint64_t ended_at = 0; // counting all ops
+    bool is_cut = false;   // is settled so
+    bool cuts_now = false; // its own cuts are made
     size_t num_freed = 0;
     StepTimes times;
     std::vector<double> whole; // durations
@@ -138,8 +136,6 @@ class StepPlans {
   void try_again(Step& step);
   void cut_from_now_on(Step& step, bool cut);
   void note_trial(Step& step, double seconds);
-  void note_next(double seconds);
-  void add_sample(Step& step, bool cut, double seconds);
 
   Clock now_;
   HandOverCosts costs_;
@@ -163,13 +159,6 @@ class StepPlans {
   size_t num_settled_ = 0; // steps in a row
   double started_ = 0;
   double boundary_ = 0; // where the one ends, and the next begins
-  // A step on trial that leaves a rest, and the next one is to be counted, too.
-  struct Sample {
-    StepId step = 0; // 0: none
-    bool cut = false;
-    double seconds = 0;
-  };
-  Sample sample_;
 };
 
 } // namespace lazyplug

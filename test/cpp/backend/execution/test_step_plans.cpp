@@ -288,35 +288,6 @@ TEST_F(StepPlansTest, AllReadsAtTheEndOfAStepAreAwaited) {
   EXPECT_EQ(last_cut(2'000, 100), 0) << "nothing is left to be computed meanwhile";
 }
 
-TEST_F(StepPlansTest, WhatACutTakesFromTheNextStepCounts) {
-  // The first of two steps is done sooner if its end is left to a worker, for which the second one waits.
-  const auto is_cut_at_last = [this](uint64_t first_op, double delay) {
-    bool is_cut = false;
-    const auto run = [&](uint64_t op, size_t num_awaited, double waiting) {
-      bool cuts = false;
-      for (size_t i = 0; i < 100; ++i) {
-        now_ += 3e-6;
-        plans_.note(op + i, true);
-        cuts |= plans_.cuts_here();
-      }
-      const auto timed = plans_.end_step(num_awaited);
-      now_ += cuts ? 0 : waiting;
-      if (timed != 0) {
-        plans_.note_kernels(timed, std::vector<float>(100, 1e-6F), 5e-6);
-      }
-      plans_.note_result();
-      return cuts;
-    };
-    for (size_t i = 0; i < kSettled + 40; ++i) {
-      is_cut = run(first_op, 30, 1e-4);
-      run(first_op + 500, 100, 1e-4 + (is_cut ? delay : 0));
-    }
-    return is_cut;
-  };
-  EXPECT_TRUE(is_cut_at_last(1, 0));
-  EXPECT_FALSE(is_cut_at_last(10'000, 1.5e-4));
-}
-
 TEST_F(StepPlansTest, SettledStepsAreTimedNoMore) {
   run_steps(kSettled + 2, 1);
   const size_t before = num_timed_;
