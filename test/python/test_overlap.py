@@ -39,12 +39,17 @@ print(json.dumps({"losses": losses, "fallbacks": count("FallbackTotal") or 0, "n
 """
 
 
-def run_program(threads, processors, **settings):
+def run(code, *arguments, **settings):
+    """What it prints last, of a process of its own with these settings alone."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
     environment.update({f"LAZYPLUG_{key.upper()}": value for key, value in settings.items()})
-    command = [sys.executable, "-c", PROGRAM, str(threads), str(processors)]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
     return json.loads(result.stdout.splitlines()[-1])
+
+
+def run_program(threads, processors, **settings):
+    return run(PROGRAM, threads, processors, **settings)
 
 
 def test_where_all_processors_compute_no_worker_does():
@@ -117,22 +122,14 @@ print(json.dumps({"bits": [loss.item() for loss in losses], "gradients": gradien
 """
 
 
-def run_small_products(**settings):
-    """BLAS has other bits for the gradient of the last weight on two threads than on one."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
-    environment.update({f"LAZYPLUG_{key.upper()}": value for key, value in settings.items()})
-    command = [sys.executable, "-c", SMALL_PRODUCTS]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
-    return json.loads(result.stdout.splitlines()[-1])
-
-
 def test_small_products_have_the_same_bits_in_a_graph_and_at_once():
-    graphs = run_small_products()
+    """BLAS has other bits for the gradient of the last weight on two threads than on one."""
+    graphs = run(SMALL_PRODUCTS)
     assert graphs["at_once"] < 30, "most calls are computed by graphs"
     assert graphs["fallbacks"] == 0
     at_once = 0
     for seed in range(1, 4):
-        told = run_small_products(schedule=f"random:{seed}")
+        told = run(SMALL_PRODUCTS, schedule=f"random:{seed}")
         assert (told["bits"], told["gradients"]) == (graphs["bits"], graphs["gradients"])
         assert told["threads"] == 2, "who waits for a job has its own number of threads afterwards"
         at_once += told["at_once"]

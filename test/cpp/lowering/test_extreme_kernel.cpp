@@ -1,56 +1,15 @@
 #include "lowering/extreme_kernel.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
 #include <limits>
 
-#include "test/cpp/lowering/programs.h"
+#include "test/cpp/lowering/node_test.h"
 
 namespace lazyplug {
 namespace {
 
-class ExtremeKernelTest : public testing::Test {
+class ExtremeKernelTest : public NodeTest {
  protected:
-  std::function<void(c10::Stack&)>
-  kernel_of(const char* op, const char* overload, const at::Tensor& tensor, const c10::Stack& constants) {
-    const auto type = [](const at::Tensor& tensor) { return type_of(Geometry::of(*tensor.unsafeGetTensorImpl())); };
-    const OpInfo& info = make_op(op, overload);
-    stack_ = {tensor};
-    stack_.insert(stack_.end(), constants.begin(), constants.end());
-    expected_ = stack_;
-    info.handle().callBoxed(expected_);
-    auto* node = graph_.create(c10::Symbol::fromQualString(op), expected_.size());
-    node->addInput(graph_.addInput())->setType(type(tensor));
-    for (const c10::IValue& constant : constants) {
-      node->addInput(graph_.insertConstant(constant));
-    }
-    for (size_t i = 0; i < expected_.size(); ++i) {
-      node->output(i)->setType(type(expected_[i].toTensor()));
-    }
-    graph_.insertNode(node);
-    return extreme_kernel(*node, info, geometries_);
-  }
-
-  void expect_same(const char* op, const char* overload, const at::Tensor& tensor, const c10::Stack& constants) {
-    const auto kernel = kernel_of(op, overload, tensor, constants);
-    ASSERT_TRUE(kernel) << op << tensor.sizes();
-    kernel(stack_);
-    ASSERT_EQ(stack_.size(), expected_.size());
-    for (size_t i = 0; i < stack_.size(); ++i) {
-      const at::Tensor& result = stack_[i].toTensor();
-      const at::Tensor& expected = expected_[i].toTensor();
-      EXPECT_TRUE(at::allclose(result, expected, 0, 0, /*equal_nan=*/true)) << op << tensor.sizes();
-      EXPECT_EQ(result.dtype(), expected.dtype());
-      EXPECT_EQ(result.sizes(), expected.sizes());
-      EXPECT_EQ(result.strides(), expected.strides());
-    }
-  }
-
-  torch::jit::Graph graph_;
-  TypeGeometries geometries_;
-  c10::Stack stack_;
-  c10::Stack expected_;
+  ExtremeKernelTest() : NodeTest(extreme_kernel) {}
 };
 
 const c10::IValue kNone;

@@ -1,50 +1,13 @@
 #include "lowering/sum_kernel.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
-#include "test/cpp/lowering/programs.h"
+#include "test/cpp/lowering/node_test.h"
 
 namespace lazyplug {
 namespace {
 
-class SumKernelTest : public testing::Test {
+class SumKernelTest : public NodeTest {
  protected:
-  // Of a tensor like this, over these dimensions, or without a list of them.
-  std::function<void(c10::Stack&)>
-  kernel_of(const char* op, const char* overload, const at::Tensor& tensor, c10::Stack constants) {
-    auto* node = graph_.create(c10::Symbol::fromQualString(op));
-    const auto type = [](const at::Tensor& tensor) { return type_of(Geometry::of(*tensor.unsafeGetTensorImpl())); };
-    node->addInput(graph_.addInput())->setType(type(tensor));
-    for (const c10::IValue& constant : constants) {
-      node->addInput(graph_.insertConstant(constant));
-    }
-    const OpInfo& info = make_op(op, overload);
-    c10::Stack stack = {tensor};
-    stack.insert(stack.end(), constants.begin(), constants.end());
-    expected_ = stack;
-    stack_ = stack;
-    info.handle().callBoxed(expected_);
-    node->output()->setType(type(expected_[0].toTensor()));
-    graph_.insertNode(node);
-    return sum_kernel(*node, info, geometries_);
-  }
-
-  void expect_same(const char* op, const char* overload, const at::Tensor& tensor, const c10::Stack& constants) {
-    const auto kernel = kernel_of(op, overload, tensor, constants);
-    ASSERT_TRUE(kernel) << op << tensor.sizes();
-    kernel(stack_);
-    ASSERT_EQ(stack_.size(), 1);
-    const at::Tensor& result = stack_[0].toTensor();
-    const at::Tensor& expected = expected_[0].toTensor();
-    EXPECT_TRUE(at::equal(result, expected)) << op << tensor.sizes();
-    EXPECT_EQ(result.strides(), expected.strides());
-  }
-
-  torch::jit::Graph graph_;
-  TypeGeometries geometries_;
-  c10::Stack stack_;
-  c10::Stack expected_;
+  SumKernelTest() : NodeTest(sum_kernel) {}
 };
 
 const c10::IValue kNone;
