@@ -5,6 +5,7 @@
 #include "backend/caches/varying_sizes.h"
 #include "backend/diagnostics/journal.h"
 #include "common/config.h"
+#include "common/lru_cache.h"
 #include "common/metrics.h"
 #include "lowering/ir/trace_slice.h"
 #include "lowering/ir/verify.h"
@@ -50,17 +51,29 @@ void follow_flags() {
   }
 }
 
+CachedComputationPtr find_compiled(const Hash128& hash) {
+  static Counter& hits = counter("CacheHit");
+  follow_flags();
+  const auto found = computation_cache().find(hash);
+  if (!found) {
+    return nullptr;
+  }
+  hits.add();
+  note_reused(hash);
+  return *found;
+}
+
 } // namespace
 
+CachedComputationPtr find_compiled(const Trace& trace, c10::ArrayRef<Value> roots) {
+  return find_compiled(graph_hash(trace, roots));
+}
+
 CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> roots, const Provenance& provenance) {
-  static Counter& hits = counter("CacheHit");
   static Counter& misses = counter("CacheMiss");
-  follow_flags();
   const Hash128 hash = graph_hash(trace, roots);
-  if (auto found = computation_cache().find(hash)) {
-    hits.add();
-    note_reused(hash);
-    return *found;
+  if (auto found = find_compiled(hash)) {
+    return found;
   }
   misses.add();
   const int64_t start = journal_start();
@@ -70,6 +83,14 @@ CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> ro
   note_compiled(hash, trace);
   // Visible to others only now that it is complete.
   return computation_cache().insert(hash, std::move(graph));
+}
+
+bool is_graph_familiar(const Trace& trace, c10::ArrayRef<Value> roots) {
+  static auto* lately = new LruCache<Hash128, bool>(1024); // never destroyed, as the computations
+  const Hash128 hash = graph_hash(trace, roots);
+  const bool is_familiar = lately->find(hash).has_value();
+  lately->insert(hash, true);
+  return is_familiar;
 }
 
 } // namespace lazyplug

@@ -18,6 +18,7 @@
 #include "device/activity_profiler.h"
 #include "device/cpu_allocator.h"
 #include "lowering/execution_guard.h"
+#include "lowering/ir/trace_slice.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -247,12 +248,51 @@ class JobThreads final : public SideThreads {
   const FloatControl float_control_;
 };
 
+// Calls whose results died before anybody could read them are not computed, but the trace that holds them is known by
+// them, too. Where their number varies, as in a loop that is cut at ever other places and drops what it makes, each
+// trace would be another graph; so if what is needed of it has been needed before, only that is looked up.
+void leave_out_unneeded(Job& job) {
+  static Counter& counter = lazyplug::counter("UnneededLeftOut");
+  TraceSlice needed = extract(job.trace, job.roots);
+  if (needed.trace.size() == job.trace.size() || !is_graph_familiar(needed.trace, needed.roots)) {
+    return;
+  }
+  std::vector<PendingLeaf> pending;
+  for (PendingLeaf& leaf : job.pending_leaves) {
+    const auto place = std::find(needed.leaves.begin(), needed.leaves.end(), leaf.leaf);
+    if (place != needed.leaves.end()) {
+      pending.push_back({static_cast<uint32_t>(place - needed.leaves.begin()), leaf.layout, std::move(leaf.data)});
+    }
+  }
+  if (!job.provenance.origins.empty()) {
+    std::vector<const char*> origins;
+    for (const uint32_t leaf : needed.leaves) {
+      origins.push_back(job.provenance.origins[leaf]);
+    }
+    job.provenance.origins = std::move(origins);
+  }
+  job.pending_leaves = std::move(pending);
+  job.roots = std::move(needed.roots);
+  job.whole = std::exchange(job.trace, std::move(needed.trace));
+  job.whole.leaves().clear(); // their memory may be donated
+  counter.add();
+}
+
+CachedComputationPtr find_graph(Job& job) {
+  if (auto known = find_compiled(job.trace, job.roots)) {
+    return known;
+  }
+  if (!job.timed) { // else the times are those of all calls
+    leave_out_unneeded(job);
+  }
+  return find_or_compile(job.trace, job.roots, job.provenance);
+}
+
 ComputationResult compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
   pass(FailPoint::kCompile);
-  const ComputationPtr computation =
-      find_or_compile(job.trace, job.roots, job.provenance)->computation; // before the inputs are taken from the trace
+  const ComputationPtr computation = find_graph(job)->computation; // before the inputs are taken from the trace
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
   const bool tells = config().debug.get();

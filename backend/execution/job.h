@@ -47,6 +47,7 @@ struct Job {
   bool may_teach = false;                                      // some signature is not proven
   bool timed = false;                                          // the report says what kernels take
   Worker* side = nullptr;                                      // may run parts of it beside it
+  Trace whole; // what the trace has been taken from, if run_job() has left something out: owns the layouts
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

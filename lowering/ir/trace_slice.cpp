@@ -122,10 +122,13 @@ bool covers(const Geometry& geometry, const Geometry& layout) {
 
 TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values) {
   Copier copier(trace, /*with_data=*/true);
+  TraceSlice slice;
   for (NodeId id : post_order(trace, values)) {
     copier.copy(id);
+    if (trace.node(id).kind == NodeKind::kDeviceData) {
+      slice.leaves.push_back(trace.node(id).leaf_index);
+    }
   }
-  TraceSlice slice;
   for (Value value : values) {
     slice.roots.push_back(copier.renumbered(value));
   }

@@ -10,6 +10,7 @@ namespace lazyplug {
 struct TraceSlice {
   Trace trace;
   std::vector<Value> roots;
+  std::vector<uint32_t> leaves; // which leaf of the whole trace each of its own is
 };
 
 // A copy of what `values` depend on: nodes keep their order and get new numbers;

@@ -181,6 +181,24 @@ def test_without_reads_a_step_ends_some_time():
     finish_pending()
 
 
+@pytest.mark.own_schedule("counts what runs at once, and graphs")
+def test_results_that_are_dropped_make_no_other_graphs():
+    """What lives in a trace, and where, varies with every cut: the last result is held until the next is there."""
+    a, b = torch.rand(4, 4), torch.rand(4, 4)
+    x, y = a.to(DEVICE), b.to(DEVICE)
+    held, before = None, ran_at_once()
+    with work() as done:
+        for step in range(300):
+            for _ in range(73):
+                result = x + y
+            held, older = result, held
+            if step % 50 == 7:
+                assert torch.equal(older.cpu(), a + b)
+    finish_pending()
+    assert ran_at_once() == before
+    assert done.compiles <= 12  # one for each way in which one or two results are needed, and some at first
+
+
 @pytest.mark.own_schedule("counts what runs at once")
 def test_small_calls_in_place_write_what_others_see():
     """Views, aliases on the CPU and saved tensors, of sizes that come only once."""

@@ -38,6 +38,23 @@ TEST_F(FindOrCompileTest, CompilesAProgramOnceWhateverItsScalars) {
   EXPECT_EQ(count("CacheHit"), 1);
 }
 
+TEST_F(FindOrCompileTest, FindsWhatHasBeenCompiledAndCompilesNothing) {
+  const Program program = make_program(1);
+  EXPECT_EQ(find_compiled(program.trace, program.second), nullptr);
+  const auto computation = find_or_compile(program.trace, program.second);
+  EXPECT_EQ(find_compiled(program.trace, program.second), computation);
+  EXPECT_EQ(count("Compile"), 1);
+}
+
+TEST_F(FindOrCompileTest, GraphsAreFamiliarTheSecondTime) {
+  const Geometry unusual = floats({2, 3, 5, 7});
+  const Program program = make_program(1, unusual);
+  EXPECT_FALSE(is_graph_familiar(program.trace, program.second));
+  EXPECT_TRUE(is_graph_familiar(make_program(2, unusual).trace, program.second));
+  EXPECT_FALSE(is_graph_familiar(program.trace, program.first));
+  EXPECT_EQ(count("Compile"), 0);
+}
+
 TEST_F(FindOrCompileTest, OtherLayoutsAndRootsAreOtherPrograms) {
   const Program small = make_program(1);
   const Program large = make_program(1, floats({3}));

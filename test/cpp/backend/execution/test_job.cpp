@@ -83,6 +83,28 @@ TEST_F(JobTest, FailuresOfEarlierJobsArePassedOnButNotReturned) {
   EXPECT_FALSE(results_[0]->memory);
 }
 
+TEST_F(JobTest, WhatIsNeededIsOneGraphHoweverMuchIsNot) {
+  computation_cache().clear();
+  for (int unneeded = 0; unneeded < 5; ++unneeded) {
+    job_ = Job();
+    results_.clear();
+    const Value dropped = job_.trace.add_device_data(at::Tensor(), floats({3}));
+    job_.pending_leaves.push_back({0, &job_.trace.layout(dropped), some_data()});
+    job_.pending_leaves.back().data->set(at::ones({3}).storage(), nullptr);
+    const Value leaf = job_.trace.add_device_data(at::Tensor(), floats({2}));
+    job_.pending_leaves.push_back({1, &job_.trace.layout(leaf), some_data()});
+    job_.pending_leaves.back().data->set(at::full({2}, 3.0f).storage(), nullptr);
+    for (int i = 0; i < unneeded; ++i) {
+      add_mul(job_.trace, {dropped}, {dropped}, floats({3}));
+    }
+    add_root(add_add(job_.trace, {leaf}, {leaf}, floats({2})));
+    EXPECT_TRUE(run_job(std::move(job_)).failures.empty());
+    EXPECT_EQ(numbers(0), std::vector<float>({6, 6})) << unneeded;
+  }
+  EXPECT_EQ(count("Compile"), 2) << "the first as it came, then what all have in common";
+  EXPECT_EQ(count("UnneededLeftOut"), 4);
+}
+
 TEST_F(JobTest, ResultsNeverShareMemory) {
   const at::Tensor cpu = at::ones({2});
   static const OpInfo& same = make_op("lazyplug_backend_test::same"); // returns its argument

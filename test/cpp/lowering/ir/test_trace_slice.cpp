@@ -40,6 +40,12 @@ TEST(TraceSlice, HasWhatItsRootsNeedAndNothingElse) {
   EXPECT_TRUE(slice.trace.leaf_info(1).read_only);
 }
 
+TEST(TraceSlice, TellsWhichLeavesItHas) {
+  const Program p;
+  EXPECT_EQ(extract(p.trace, {p.sum, p.a}).leaves, std::vector<uint32_t>({0, 1}));
+  EXPECT_EQ(extract(p.trace, p.unneeded).leaves, std::vector<uint32_t>({1}));
+}
+
 TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
   const Program p;
   Trace alone;
