@@ -50,7 +50,7 @@ class CompileStorms {
   }
 
   bool is_storming() const {
-    return current_step() < end_.load(std::memory_order_relaxed) && config().max_unused_graphs.get() != 0;
+    return is_on() && config().max_unused_graphs.get() != 0;
   }
 
   bool concerns(const Call& call) {
@@ -68,22 +68,22 @@ class CompileStorms {
     const ForkSafeLock lock(mutex_);
     last_.clear();
     kinds_.clear();
-    steps_ = 0;
+    begin_ = end_ = 0;
     num_repeated_ = 0;
-    end_.store(0, std::memory_order_relaxed);
+    enough_repeated_ = kRepeated;
+    storming_.store(false, std::memory_order_relaxed);
     any_.store(false, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr uint64_t kFirstSteps = 64;
-  static constexpr uint64_t kMostSteps = 4096;
-  static constexpr uint64_t kGrowth = 4;
   // So many graphs fewer are enough when it comes again.
-  static constexpr size_t kDivisorAgain = 4;
+  static constexpr size_t kDivisorAgain = 2;
   // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
   static constexpr uint64_t kWindow = 256;
-  // So many steps in a row, each like one of the last few, are those of a program that repeats.
+  // So many steps in a row, each like one of the last few, are those of a program that repeats; more if that was wrong.
   static constexpr size_t kRepeated = 4;
+  static constexpr size_t kMostRepeated = 4096;
+  static constexpr size_t kGrowth = 4;
 
   struct Compiled {
     Hash128 graph;
@@ -96,10 +96,12 @@ class CompileStorms {
     Hash128 calls;
   };
 
-  // After a longer peace than the last storm took it is another one.
+  // Or in it: other kinds of calls may be compiled. After a longer peace than the last storm took it is another one.
   bool is_soon_after_storm(uint64_t step) const {
-    const uint64_t last_end = end_.load(std::memory_order_relaxed);
-    return last_end != 0 && step < last_end + steps_;
+    return is_on() || (end_ != 0 && step < end_ + std::max(end_ - begin_, kWindow));
+  }
+  bool is_on() const {
+    return storming_.load(std::memory_order_relaxed);
   }
 
   // The storm is over as soon as the program repeats itself.
@@ -108,9 +110,10 @@ class CompileStorms {
     num_repeated_ = is_known ? num_repeated_ + 1 : 0;
     last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
     this_step_ = {next, {}};
-    if (num_repeated_ == kRepeated) {
+    if (num_repeated_ >= enough_repeated_) {
       num_repeated_ = 0;
-      end_.store(next, std::memory_order_relaxed);
+      end_ = next;
+      storming_.store(false, std::memory_order_relaxed);
     }
   }
 
@@ -121,11 +124,14 @@ class CompileStorms {
 
   void begin(uint64_t step) {
     static Counter& storms = counter("CompileStorm");
-    const bool is_same = is_soon_after_storm(step);
-    if (!is_same) {
-      kinds_.clear();
+    if (!is_on()) {
+      const bool is_same = is_soon_after_storm(step);
+      enough_repeated_ = is_same ? std::min(kGrowth * enough_repeated_, kMostRepeated) : kRepeated;
+      if (!is_same) {
+        kinds_.clear();
+      }
+      begin_ = step;
     }
-    steps_ = is_same ? std::min(kGrowth * steps_, kMostSteps) : kFirstSteps;
     num_repeated_ = 0;
     for (const Compiled& compiled : last_) {
       if (!compiled.reused) {
@@ -134,16 +140,18 @@ class CompileStorms {
     }
     last_.clear();
     storms.add();
-    end_.store(step + steps_, std::memory_order_relaxed);
+    storming_.store(true, std::memory_order_relaxed);
   }
 
-  std::atomic<uint64_t> end_{0}; // the step in which it is tried again
+  std::atomic<bool> storming_{false};
   std::atomic<bool> any_{false}; // some graph of `last_` has not been reused
   ForkSafeMutex mutex_;          // guards all members below
   std::deque<Compiled> last_;    // compiled since the last storm, the latest first
   Kinds kinds_;
-  uint64_t steps_ = 0; // that the last storm takes
-  Step this_step_;     // of a storm
+  uint64_t begin_ = 0; // of the last storm: the step
+  uint64_t end_ = 0;   // likewise; 0: there was none
+  size_t enough_repeated_ = kRepeated;
+  Step this_step_; // of a storm
   std::array<Hash128, 8> last_steps_;
   size_t next_step_ = 0; // where in them
   size_t num_repeated_ = 0;

@@ -9,11 +9,12 @@ namespace lazyplug {
 // or their order, or sizes that recur more seldom than graphs are kept, would be
 // compiled for ever. If `max_unused_graphs` graphs are compiled in 256 steps, and
 // most of them have run but once, the kinds of calls that these consist of run at
-// once, for a while: for 64 steps, then it is tried again, with fewer graphs, and
-// if that was in vain for four times as many steps, up to 4,096. So the number of
-// graphs that such a program compiles grows with the logarithm of its length. As
-// soon as four steps in a row are each like one of the last eight, the storm is
-// over: another program may have begun. Counter: CompileStorm.
+// once from then on. The storm is over when four steps in a row are each like one
+// of the last eight: the program may have changed, or another one begun. If soon
+// after that it comes again, for which fewer graphs are enough, four times as many
+// such steps end it, up to 4,096. So the number of graphs that such a program
+// compiles grows with the logarithm of its length at most, and not at all if it
+// never repeats itself. Counter: CompileStorm.
 //
 // All of it is thread-safe.
 

@@ -88,6 +88,39 @@ TEST_F(CompileStormsTest, IsOverWhenTheProgramRepeatsItself) {
   EXPECT_EQ(count("RunAtOnce"), 0);
 }
 
+TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  reset_metrics();
+  for (int64_t length = 41; length <= 700; ++length) {
+    run(length % 300 + 1);
+  }
+  EXPECT_TRUE(is_storming());
+  EXPECT_EQ(count("Compile"), 0);
+}
+
+TEST_F(CompileStormsTest, ThatItRepeatsMustBeClearerEachTime) {
+  const auto storm = [] {
+    for (int64_t length = 1; length <= 40; ++length) {
+      run(length);
+    }
+  };
+  const auto steps_until_over = [] {
+    int64_t steps = 0;
+    for (; is_storming() && steps < 1000; ++steps) {
+      run(41);
+    }
+    return steps;
+  };
+  storm();
+  const int64_t first = steps_until_over();
+  storm();
+  EXPECT_TRUE(is_storming());
+  EXPECT_GT(steps_until_over(), 2 * first);
+}
+
 TEST_F(CompileStormsTest, OtherCallsAreRecorded) {
   for (int64_t length = 1; length <= 40; ++length) {
     run(length);
