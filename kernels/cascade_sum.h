@@ -37,6 +37,13 @@ void cascade(int64_t size, const Read& read, V (&sums)[kWidth]) {
     }
   };
   int64_t i = 0;
+  if (size < kStep) { // the other levels would be zeros
+    for (; i < size; ++i) {
+      add(i);
+    }
+    std::memcpy(sums, levels[0], sizeof(sums));
+    return;
+  }
   while (i + kStep <= size) {
     for (const int64_t end = i + kStep; i < end; ++i) {
       add(i);
@@ -66,6 +73,13 @@ void cascade(int64_t size, const Read& read, V (&sums)[kWidth]) {
 template <typename V, typename Read>
 V interleaved_sum(int64_t size, const Read& read) {
   constexpr int kParts = 4;
+  if (size < kParts) { // likewise three of the parts
+    V sum{};
+    for (int64_t i = 0; i < size; ++i) {
+      sum += read(i);
+    }
+    return sum;
+  }
   V parts[kParts];
   const int64_t num_rounds = size / kParts;
   cascade<kParts>(num_rounds, [&](int64_t i, int part) { return read(i * kParts + part); }, parts);

@@ -80,6 +80,7 @@ enum class Opcode : uint8_t {
   kLogSoftmax,
   kSoftmaxBackward,    // a is the gradient of the result, b the result
   kLogSoftmaxBackward, // likewise
+  kLogSumExp, // log(sum(exp(a))), to one element
   // Of a row a, and what has been made of it: one element each.
   kRowCenter, // the mean of a, as exact as it can be, to one element
   kRowRstd,   // 1 / sqrt(the mean of (a - b)^2, b its mean, + s), to one element
@@ -158,6 +159,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kLogSoftmax, "log_softmax", 1, 0},
     {Opcode::kSoftmaxBackward, "softmax_backward", 2, 0},
     {Opcode::kLogSoftmaxBackward, "log_softmax_backward", 2, 0},
+    {Opcode::kLogSumExp, "logsumexp", 1, 0},
     {Opcode::kRowCenter, "row_center", 1, 0},
     {Opcode::kRowRstd, "row_rstd", 2, 1},
     {Opcode::kNormalize, "normalize", 3, 0},
@@ -188,8 +190,8 @@ constexpr bool reads_one(Opcode opcode, size_t input) {
   return opcode == Opcode::kSpread || (may_follow && input > 0);
 }
 constexpr bool reduces_rows(Opcode opcode) {
-  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kRowCenter ||
-         opcode == Opcode::kRowRstd;
+  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kLogSumExp ||
+         opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
 }
 
 } // namespace lazyplug::kernels

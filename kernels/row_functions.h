@@ -154,33 +154,62 @@ void softmax(int64_t n, T* out, const T* a) {
   });
 }
 
-// Of several rows, so that there is one logarithm for many of them.
+// Of as many rows as a vector has lanes, or fewer, so that there is one logarithm for all of them.
+template <typename T>
+struct LogSums {
+  using V = VectorOf<T>;
+  static constexpr int64_t kRows = kNumLanes<V>;
+
+  T largest[kRows] = {};    // what is subtracted, so that no power overflows
+  T logarithms[kRows] = {}; // of the sum of the powers of what is left
+
+  // `replace` may put something else in the place of the largest.
+  template <typename Replace>
+  LogSums(int64_t num_rows, int64_t n, const T* a, const Replace& replace) {
+    const V rest = broadcast<V>(kLowest);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const V top = replace(largest_of(n, a + row * n));
+      Partials<V> sums(0);
+      visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+        sums.of[column] += exp(access.load(a + row * n + i, rest) - top);
+      });
+      largest[row] = top[0];
+      logarithms[row] = fold_sum(sums)[0];
+    }
+    store(log(load<V>(logarithms)), logarithms);
+  }
+};
+
 template <typename T>
 void log_softmax(int64_t num_rows, int64_t n, T* out, const T* a) {
   using V = VectorOf<T>;
-  constexpr int64_t kBlock = kNumLanes<V>;
-  const V rest = broadcast<V>(kLowest);
+  constexpr int64_t kBlock = LogSums<T>::kRows;
   for (int64_t first = 0; first < num_rows; first += kBlock) {
-    const int64_t end = num_rows - first < kBlock ? num_rows : first + kBlock;
-    T largest[kBlock];
-    T logarithms[kBlock] = {};
-    for (int64_t row = first; row < end; ++row) {
-      const T* from = a + row * n;
-      const V top = largest_of(n, from);
-      Partials<V> sums(0);
-      visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-        sums.of[column] += exp(access.load(from + i, rest) - top);
-      });
-      largest[row - first] = top[0];
-      logarithms[row - first] = fold_sum(sums)[0];
-    }
-    store(log(load<V>(logarithms)), logarithms);
-    for (int64_t row = first; row < end; ++row) {
-      const V top = broadcast<V>(largest[row - first]);
-      const V logarithm = broadcast<V>(logarithms[row - first]);
+    const int64_t count = num_rows - first < kBlock ? num_rows - first : kBlock;
+    const LogSums<T> sums(count, n, a + first * n, [](V largest) { return largest; });
+    for (int64_t row = 0; row < count; ++row) {
+      const V top = broadcast<V>(sums.largest[row]);
+      const V logarithm = broadcast<V>(sums.logarithms[row]);
+      const int64_t begin = (first + row) * n;
       visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-        access.store(access.load(a + row * n + i) - top - logarithm, out + row * n + i);
+        access.store(access.load(a + begin + i) - top - logarithm, out + begin + i);
       });
+    }
+  }
+}
+
+// Of a row of infinities, or whose largest is one, nothing is subtracted, as by PyTorch.
+template <typename T>
+void logsumexp(int64_t num_rows, int64_t n, T* out, const T* a) {
+  using V = VectorOf<T>;
+  constexpr int64_t kBlock = LogSums<T>::kRows;
+  for (int64_t first = 0; first < num_rows; first += kBlock) {
+    const int64_t count = num_rows - first < kBlock ? num_rows - first : kBlock;
+    const LogSums<T> sums(count, n, a + first * n, [](V largest) {
+      return abs(largest) == T(kInfinity) ? broadcast<V>(0) : largest;
+    });
+    for (int64_t row = 0; row < count; ++row) {
+      out[first + row] = sums.logarithms[row] + sums.largest[row];
     }
   }
 }

@@ -161,6 +161,7 @@ V apply(V a, V b, V c, V s, V t) {
     case Opcode::kLogSoftmax:
     case Opcode::kSoftmaxBackward:
     case Opcode::kLogSoftmaxBackward:
+    case Opcode::kLogSumExp:
     case Opcode::kRowCenter:
     case Opcode::kRowRstd:
     case Opcode::kNormalize:
@@ -231,6 +232,9 @@ template <Opcode kOpcode, typename T>
 void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T /*t*/) {
   if constexpr (kOpcode == Opcode::kLogSoftmax) {
     return log_softmax(num_rows, n, out, a);
+  }
+  if constexpr (kOpcode == Opcode::kLogSumExp) {
+    return logsumexp(num_rows, n, out, a);
   }
   constexpr bool kIsBackward = !reduces_rows(kOpcode) && (reads_one(kOpcode, 0) || reads_one(kOpcode, 1));
   const auto step = [n](size_t input) { return reads_one(kOpcode, input) ? 1 : n; };

@@ -43,6 +43,7 @@ struct Operands {
   c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
   c10::SmallVector<double, 2> numbers;
   size_t num_rows = 0; // that are like one
+  bool keeps_dim = false;
   bool lacks_row = false;
 
   bool add(char arg, const c10::IValue& argument) {
@@ -57,6 +58,7 @@ struct Operands {
     if (arg == 'o') {
       return add_row(argument);
     }
+    keeps_dim |= arg == 'k' && argument.isBool() && argument.toBool();
     return arg == '-' || (!tensors.empty() && is_expected(argument, arg, tensors[0].sizes()));
   }
 
@@ -109,9 +111,20 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
   kernels::run(program, space, memory, operands.numbers.data());
 }
 
-at::Tensor compute(kernels::Opcode opcode, const Operands& operands) {
+at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
   const at::Tensor& first = operands.tensors[0];
-  at::Tensor result = at::detail::empty_strided_cpu(first.sizes(), first.strides(), at::kFloat);
+  if (!kernels::reduces_rows(opcode)) {
+    return at::detail::empty_strided_cpu(first.sizes(), first.strides(), at::kFloat);
+  }
+  c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
+  if (operands.keeps_dim) {
+    sizes.push_back(1);
+  }
+  return at::detail::empty_cpu(sizes, at::kFloat);
+}
+
+at::Tensor compute(kernels::Opcode opcode, const Operands& operands) {
+  at::Tensor result = make_result(opcode, operands);
   run({{opcode, static_cast<uint8_t>(operands.tensors.size()), {0, 1, 2}, 0, 1}}, operands, result);
   return result;
 }

@@ -28,6 +28,7 @@ struct Names {
   const c10::Symbol old = c10::Symbol::attr("old");
   const c10::Symbol made_by = c10::Symbol::attr("made_by");
   const c10::Symbol for_rows = c10::Symbol::attr("for_rows");
+  const c10::Symbol squeezed = c10::Symbol::attr("squeezed");
 };
 
 const Names& names() {
@@ -70,11 +71,14 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
     output.sizes = c10::DimVector(layout[0].begin(), layout[0].end());
     output.strides = c10::DimVector(layout[1].begin(), layout[1].end());
   }
-  if (node.hasAttribute(names().for_rows)) {
-    const Lists for_rows = parse_lists(node.s(names().for_rows), 1);
-    for (const int64_t output : for_rows[0]) {
+  for (const auto name : {names().for_rows, names().squeezed}) {
+    const Lists rows = parse_lists(node.hasAttribute(name) ? node.s(name) : std::string(), 1);
+    for (const int64_t output : rows[0]) {
       Geometry& row = outputs.at(output);
-      row.sizes.back() = 1;
+      row.sizes.pop_back();
+      if (name == names().for_rows) {
+        row.sizes.push_back(1);
+      }
       row = Geometry::contiguous(row.dtype, row.sizes);
     }
   }
@@ -268,9 +272,11 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   Lists makers;
   std::vector<int64_t> dtypes;
   std::vector<int64_t> for_rows;
+  std::vector<int64_t> squeezed; // for rows, too, but without a dimension for them
   for (const auto& output : outputs) {
     if (output.is_for_row) {
-      for_rows.push_back(static_cast<int64_t>(dtypes.size()));
+      const bool is_squeezed = output.value.layout().sizes.size() < group.layout().sizes.size();
+      (is_squeezed ? squeezed : for_rows).push_back(static_cast<int64_t>(dtypes.size()));
     }
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
@@ -287,6 +293,9 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   node.s_(names().made_by, to_text(makers));
   if (!for_rows.empty()) {
     node.s_(names().for_rows, to_text({for_rows}));
+  }
+  if (!squeezed.empty()) {
+    node.s_(names().squeezed, to_text({squeezed}));
   }
 }
 

@@ -119,7 +119,8 @@ bool are_rows_of(const GraphNode& node, const Geometry& result) {
 
 // See find_function(). What writes is not computed here, nor what a pass has made of it.
 bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
-  const Geometry& result = node.layout_of(0);
+  const Geometry& result =
+      function.kind == PointwiseOp::Kind::kReduces ? seen_by(node.operand(0)) : node.layout_of(0);
   if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float ||
       !takes_rows(function, result.sizes, result.strides)) {
     return false;
@@ -171,7 +172,7 @@ bool PointwiseGroup::add(GraphNode& node) {
   if (add_call(node, *op)) {
     nodes_.push_back(&node);
     if (fits()) {
-      has_functions_ |= op->kind == PointwiseOp::Kind::kFunction;
+      has_functions_ |= op->is_function();
       return true;
     }
     nodes_.pop_back();
@@ -357,21 +358,27 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     // The CPU sums up in this order if they lie so.
     const Geometry& reduced = seen_by(node.operand(0));
     is_for_row_ = false;
-    return is_row_of(result) && reduced.dtype == dtype && reduced.sizes == layout_.sizes &&
-           reduced.strides == layout_.strides;
+    return has_rows_of(op.is_function() ? op.min_row : kMinRow) && (is_row_of(result) || is_squeezed_row_of(result)) &&
+           reduced.dtype == dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
   }
-  is_for_row_ = is_row_of(result) && !node.op().writes() && reads_row(node);
+  is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);
 }
 
-// Without gaps, as the results of the group are then, too.
+// Without gaps.
+bool PointwiseGroup::has_rows_of(int64_t min_length) const {
+  return !layout_.sizes.empty() && layout_.sizes.back() >= min_length && layout_.is_contiguous();
+}
+
 bool PointwiseGroup::is_row_of(const Geometry& result) const {
-  if (layout_.sizes.empty() || layout_.sizes.back() < kMinRow || !layout_.is_contiguous()) {
-    return false;
-  }
   c10::DimVector sizes = layout_.sizes;
   sizes.back() = 1;
   return result.sizes == sizes && result.is_contiguous();
+}
+
+// The same, but the dimension of the rows is gone.
+bool PointwiseGroup::is_squeezed_row_of(const Geometry& result) const {
+  return result.sizes == c10::IntArrayRef(layout_.sizes.begin(), layout_.sizes.end() - 1) && result.is_contiguous();
 }
 
 bool PointwiseGroup::reads_row(const GraphNode& node) const {
@@ -400,7 +407,9 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
   }
   if (contains(value.node)) {
     const Source source{false, step_of(value)};
-    if (operand.view() || (is_for_row_ && !steps_[source.index].makes_one())) {
+    const bool makes_one = steps_[source.index].makes_one();
+    const bool is_squeezed = makes_one && value.layout().sizes.size() != layout_.sizes.size();
+    if (operand.view() || is_squeezed || (is_for_row_ && !makes_one)) {
       return std::nullopt;
     }
     return is_for_row_ ? source : spread(source);

@@ -12,8 +12,8 @@ namespace lazyplug {
 // Calls that one tile program computes, element by element: all results have one shape, and lie alike.
 //
 // Or they are one element for each row: where the results have no gaps, sums and means over the last dimension may be
-// among them, what is computed from these, and what reads that for all elements of a row again. There, too, may be
-// functions of whole rows, such as a softmax.
+// among them, and if that dimension stays, what is computed from these, and what reads that for all elements of a row
+// again. There, too, may be functions of whole rows, such as a softmax.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
@@ -59,12 +59,15 @@ class PointwiseGroup {
     GraphValue value;
     std::vector<uint32_t> inputs; // that it depends on, in ascending order
     std::optional<uint32_t> old;  // if it is written in place: the input that holds what was there before
-    bool is_for_row = false;      // one element for each row
+    bool is_for_row = false;      // one element for each row, whose dimension may be gone
   };
   std::vector<Output> outputs() const;
   bool has_outputs() const;
   bool has_functions() const {
     return has_functions_;
+  }
+  bool has_rows() const {
+    return has_rows_;
   }
   // Its slots with memory are the inputs, then the outputs.
   kernels::Program program(const std::vector<Output>& outputs) const;
@@ -95,7 +98,9 @@ class PointwiseGroup {
   bool add_call(GraphNode& node, const PointwiseOp& op);
   bool begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
+  bool has_rows_of(int64_t min_length) const;
   bool is_row_of(const Geometry& result) const;
+  bool is_squeezed_row_of(const Geometry& result) const;
   bool reads_row(const GraphNode& node) const;
   bool fits() const;
   uint32_t step_of(GraphValue value) const {

@@ -86,6 +86,12 @@ constexpr PointwiseOp rows_of(const char* base, Opcode opcode, const char* args,
   return row;
 }
 
+constexpr PointwiseOp log_sum_of_rows() {
+  PointwiseOp row = rows_of("aten::logsumexp", Opcode::kLogSumExp, "tdk", kMinRow, kMaxRow);
+  row.kind = Kind::kReduces;
+  return row;
+}
+
 constexpr PointwiseOp kFunctions[] = {
     {"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction},
     {"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction},
@@ -110,6 +116,7 @@ constexpr PointwiseOp kFunctions[] = {
     rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinRow, kMaxRow),
     rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
     rows_of("aten::_log_softmax_backward_data", Opcode::kLogSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
+    log_sum_of_rows(),
     rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow),
 };
 
@@ -169,7 +176,7 @@ bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) 
       return constant.isIntList() ? constant.toIntList().size() == 1 && is_last(constant.toIntList()[0])
                                   : constant.isInt() && is_last(constant.toInt());
     case 'k':
-      return constant.isBool() && constant.toBool();
+      return constant.isBool();
     case 'f':
       return constant.isBool() && !constant.toBool();
     case 'y':

@@ -17,7 +17,7 @@ namespace lazyplug {
 //   s  a number: the instruction's own
 //   p  a number that says which instruction it is
 //   d  a dimension, or several: the last one
-//   k  whether they stay: they do
+//   k  whether they stay
 //   f  a flag: it is not set
 //   y  a dtype: float32
 //   z  sizes: of the last dimension
@@ -30,7 +30,7 @@ struct PointwiseOp {
     kComputes, // in the dtype of its result
     kSwapped,  // the same, with its two inputs in the other order
     kCompares, // the result is Bool
-    kReduces,  // the last dimension, which stays: see PointwiseGroup
+    kReduces,  // the last dimension: see PointwiseGroup
     kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
   };
@@ -45,6 +45,9 @@ struct PointwiseOp {
   int64_t min_row = 0;
   int64_t max_row = 0;
 
+  bool is_function() const {
+    return kind == Kind::kFunction || max_row != 0;
+  }
   // Several instructions make three results: see lowering/fusion/layer_norm.h.
   bool is_layer_norm() const {
     return opcode == kernels::Opcode::kNormalize;

@@ -143,7 +143,7 @@ class Scheduler {
       return; // dead code that has not been removed
     }
     const bool is_small = takes_functions_ && group->layout().numel() <= kMaxAlone;
-    const bool may_be_alone = takes_all_ || group->has_functions() || is_small;
+    const bool may_be_alone = takes_all_ || group->has_functions() || (is_small && !group->has_rows()); // sum_kernel.h
     const bool is_node = group->nodes().size() == 1 && !may_be_alone;
     steps_.push_back(is_node ? Step{first, nullptr} : Step{nullptr, std::move(group)});
   }

@@ -32,6 +32,8 @@ ROWS = {
     "softmax": lambda x: F.softmax(x, -1),
     "log_softmax": lambda x: F.log_softmax(x, -1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:], x.detach()[0] + 1, x.detach()[1]),
+    "logsumexp": lambda x: x - x.logsumexp(-1, keepdim=True),
+    "logsumexp without its dimension": lambda x: x.logsumexp(-1)[:, None].expand_as(x) + 1,
     "layer_norm of itself": lambda x: F.layer_norm(x, x.shape[-1:]),
 }
 ALL = FUNCTIONS | ROWS
@@ -234,6 +236,8 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
         lambda x: F.softmax(x, 0),
         lambda x: F.log_softmax(x.t(), -1),
         lambda x: F.softmax(x[:, :1], -1),
+        lambda x: x.logsumexp(0),
+        lambda x: x.logsumexp((0, 1)),
         lambda x: F.layer_norm(x, x.shape),
         lambda x: F.layer_norm(x, x.shape[-1:]),
         lambda x: F.layer_norm(x.repeat(1, 3), (93,), bias=x.repeat(1, 3)[0]),
@@ -253,6 +257,8 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
         "softmax of columns",
         "softmax of a transpose",
         "softmax of one",
+        "logsumexp of columns",
+        "logsumexp of all",
         "a norm of all",
         "a norm of short rows",
         "a norm with a bias alone",

@@ -259,6 +259,46 @@ TEST(Softmax, OfUnusualNumbersIsEagers) {
   }
 }
 
+at::Tensor logsumexp(const at::Tensor& x) {
+  const Program program{x.scalar_type(), 2, 2, 0, {{Opcode::kLogSumExp, 1, {0}}}};
+  const at::Tensor out = at::empty({x.size(0)}, x.options());
+  const PointwiseSpace space(x.sizes(), x.strides(), std::vector<PointwiseSpace::Input>{{0, {x.size(1), 1}}});
+  run(program, space, std::vector<Memory>{{x.data_ptr(), x.scalar_type()}, {out.data_ptr(), x.scalar_type()}}, nullptr);
+  return out;
+}
+
+TEST(LogSumExp, IsNearlyExactAndTheSameWhereverARowStands) {
+  at::manual_seed(3);
+  for (const int64_t n : kLengths) {
+    for (const double factor : {0.1, 3.0, 30.0}) {
+      const at::Tensor x = at::randn({37, n}).mul(factor);
+      const at::Tensor exact = at::logsumexp(x.to(at::kDouble), {1});
+      const at::Tensor ours = logsumexp(x);
+      const auto error = [&](const at::Tensor& a) {
+        return (a.to(at::kDouble) - exact).abs().div(exact.abs().clamp_min(1)).max().item<double>();
+      };
+      EXPECT_LE(error(ours), std::max(2e-7, 1.5 * error(at::logsumexp(x, {1})))) << n << " " << factor;
+      EXPECT_TRUE(same_bits(logsumexp(x.narrow(0, 20, 1)), ours.narrow(0, 20, 1))) << n;
+      if (n <= 1024) {
+        EXPECT_TRUE(at::allclose(logsumexp(x.to(at::kDouble)), exact, 1e-12, 1e-12)) << n;
+      }
+    }
+  }
+}
+
+TEST(LogSumExp, OfUnusualNumbersIsEagers) {
+  for (const int64_t n : {2, 3, 16, 40, 100}) {
+    for (const float unusual : {kInfinity, -kInfinity, NAN, 3e38F, -3e38F, 1e-42F}) {
+      for (const float others : {0.0F, 1.5F, -kInfinity, kInfinity, -1e-41F, -3e38F, 3e38F}) {
+        const at::Tensor x = at::full({2, n}, others);
+        x[1][n / 2] = unusual;
+        EXPECT_TRUE(at::allclose(logsumexp(x), at::logsumexp(x, {1}), 1e-6, 1e-7, true))
+            << n << " " << unusual << " " << others;
+      }
+    }
+  }
+}
+
 TEST(Softmax, IsNoLessExactThanEagers) {
   at::manual_seed(3);
   for (const int64_t n : {16, 100, 1024}) {

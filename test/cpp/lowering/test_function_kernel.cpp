@@ -109,6 +109,18 @@ TEST_F(FunctionKernel, ComputesFunctionsOfRows) {
       at::_log_softmax_backward_data(e, as_double(z), -1, at::kDouble));
 }
 
+TEST_F(FunctionKernel, ReducesRows) {
+  const at::Tensor rows = at::randn({2, 7, 33});
+  for (const bool keeps : {false, true}) {
+    const at::Tensor result = run("aten::logsumexp", {rows, c10::List<int64_t>({-1}), keeps});
+    expect_close(result, at::logsumexp(rows.to(at::kDouble), {2}, keeps));
+    EXPECT_EQ(result.sizes(), at::logsumexp(rows, {2}, keeps).sizes());
+  }
+  EXPECT_FALSE(run("aten::logsumexp", {rows, c10::List<int64_t>({1}), false}).defined());
+  EXPECT_FALSE(run("aten::logsumexp", {rows, c10::List<int64_t>({1, 2}), false}).defined());
+  EXPECT_FALSE(run("aten::logsumexp", {at::randn({3}), c10::List<int64_t>(), false}).defined());
+}
+
 TEST_F(FunctionKernel, LayerNormHasThreeResults) {
   const at::Tensor rows = at::randn({2, 7, 133});
   const at::Tensor w = at::randn({133});

@@ -221,12 +221,47 @@ TEST_F(PointwiseGroups, TakeNoOtherSums) {
   for (const char* sum :
        {"aten::sum.dim_IntList(%5, [0], True, None)  # Float[1, 64] strides=[64, 1]\n",
         "aten::sum.dim_IntList(%5, [0, 1], True, None)  # Float[1, 1] strides=[1, 1]\n",
-        "aten::sum.dim_IntList(%5, [1], False, None)  # Float[4] strides=[1]\n",
         "aten::sum.dim_IntList(%5, [1], True, 7)  # Double[4, 1] strides=[1, 1]\n"}) {
     EXPECT_EQ(
         add_all(kRows + "%5 = aten::neg(%3)  # Float[4, 64] strides=[64, 1]\n%6 = " + sum + "return %5, %6\n"),
         "10")
         << sum;
+  }
+}
+
+TEST_F(PointwiseGroups, TheDimensionOfRowsMayGoIfNobodyInTheGroupReadsTheResult) {
+  const std::string sum = kRows +
+                          "%5 = aten::mul.Tensor(%3, %3)  # Float[4, 64] strides=[64, 1]\n"
+                          "%6 = aten::sum.dim_IntList(%5, [-1], False, None)  # Float[4] strides=[1]\n";
+  EXPECT_EQ(add_all(sum + "return %6\n"), "11");
+  EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 0 2 = mul 0 0 ; 1 = row_sum 2 ;");
+  EXPECT_TRUE(group->outputs()[0].is_for_row);
+  EXPECT_EQ(add_all(sum + "%7 = aten::neg(%6)  # Float[4] strides=[1]\nreturn %7\n"), "110");
+  // A row that looks like a column.
+  EXPECT_EQ(
+      add_all("%3 = device_data(3)  # Float[64, 64] strides=[64, 1]\n"
+              "%5 = aten::mean.dim(%3, [1], False, None)  # Float[64] strides=[1]\n"
+              "%6 = aten::mul.Tensor(%3, %5)  # Float[64, 64] strides=[64, 1]\n"
+              "return %6\n"),
+      "10");
+}
+
+TEST_F(PointwiseGroups, MayHaveLogarithmsOfSumsOfPowers) {
+  const std::string call = "aten::logsumexp(%0, [1], True)  # Float[4, 1] strides=[1, 1]\n";
+  const std::string rest = "%4 = aten::sub.Tensor(%0, %3, 1)  # Float[4, 8] strides=[8, 1]\nreturn %4\n";
+  EXPECT_EQ(add_all("%3 = " + call + rest, /*functions=*/true), "11");
+  EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 1 2 = logsumexp 0 ; 2 = spread 2 ; 1 = sub 0 2 0 ;");
+  EXPECT_TRUE(group->has_functions());
+  EXPECT_EQ(add_all("%3 = " + call + rest, /*functions=*/false), "01");
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::logsumexp(%0, [1], False)  # Float[4] strides=[1]\nreturn %3\n", /*functions=*/true),
+      "1");
+  for (const char* other :
+       {"aten::logsumexp(%0, [0], True)  # Float[1, 8] strides=[8, 1]\n",
+        "aten::logsumexp(%0, [0, 1], False)  # Float[] strides=[]\n",
+        "aten::logsumexp(%0[Float[8, 4] strides=[1, 8]], [1], False)  # Float[8] strides=[1]\n"}) {
+    EXPECT_EQ(add_all(std::string("%3 = ") + other + "return %3\n", /*functions=*/true), "0") << other;
   }
 }
 
