@@ -1,6 +1,7 @@
 // Functions of rows. Compiled within each target's namespace, as kernels/vector.h is. The output may be an input.
 #pragma once
 
+#include "kernels/norm_gradient.h"
 #include "kernels/vector_math.h"
 
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
@@ -277,6 +278,64 @@ void normalize(int64_t n, T* out, const T* a, T mean, T rstd) {
   visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
     access.store((access.load(a + i) - mean) * rstd, out + i);
   });
+}
+
+// Of kRows rows from `first` on at once, since the sums over rows are read and written for each; adds their parts.
+template <int kRows>
+void norm_gradient_of(const NormGradient& norm, int64_t first, float* of_weight, float* of_bias) {
+  using V = Floats;
+  const int64_t n = norm.row_length;
+  const float* gradients = norm.gradient + first * n;
+  const float* rows = norm.rows + first * n;
+  struct Row {
+    V mean;
+    V rstd;
+    Partials<V> sums{0};
+    Partials<V> products{0};
+  };
+  Row of[kRows];
+  for (int row = 0; row < kRows; ++row) {
+    of[row].mean = broadcast<V>(norm.mean[first + row]);
+    of[row].rstd = broadcast<V>(norm.rstd[first + row]);
+  }
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+    const V weight = access.load(norm.weight + i);
+    V bias_part = access.load(of_bias + i);
+    V weight_part = access.load(of_weight + i);
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      Row& each = of[row];
+      const V given = access.load(gradients + row * n + i);
+      const V normal = (access.load(rows + row * n + i, each.mean) - each.mean) * each.rstd;
+      const V weighted = given * weight;
+      each.sums.of[column] += weighted;
+      each.products.of[column] = multiply_add(weighted, normal, each.products.of[column]);
+      bias_part += given;
+      weight_part = multiply_add(given, normal, weight_part);
+    }
+    access.store(bias_part, of_bias + i);
+    access.store(weight_part, of_weight + i);
+  });
+  for (int row = 0; norm.of_rows && row < kRows; ++row) {
+    const Row& each = of[row];
+    const V shift = fold_sum(each.sums) / static_cast<float>(n);
+    const V slope = fold_sum(each.products) / static_cast<float>(n);
+    visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+      const V normal = (access.load(rows + row * n + i) - each.mean) * each.rstd;
+      const V weighted = access.load(gradients + row * n + i) * access.load(norm.weight + i);
+      access.store(multiply_add(-normal, slope, weighted - shift) * each.rstd, norm.of_rows + (first + row) * n + i);
+    });
+  }
+}
+
+inline void norm_gradient(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) {
+  constexpr int kAtOnce = 2;
+  for (; begin + kAtOnce <= end; begin += kAtOnce) {
+    norm_gradient_of<kAtOnce>(norm, begin, of_weight, of_bias);
+  }
+  for (; begin < end; ++begin) {
+    norm_gradient_of<1>(norm, begin, of_weight, of_bias);
+  }
 }
 
 } // namespace

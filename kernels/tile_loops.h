@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "kernels/gemm.h"
+#include "kernels/norm_gradient.h"
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
@@ -38,6 +39,8 @@ struct Loops {
   void (*store_bool)(int64_t n, bool* out, const T* from);
   // Of a matrix without gaps, row by row, of more than one row and column.
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out);
+  // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
+  void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias);
   void (*gemm)(const Gemm& gemm, const GemmBlock& block); // null: there is none for this target and dtype
 };
 

@@ -360,6 +360,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
        cast<T, double>},
       store_bool<T>,
       sum_columns<T>,
+      std::is_same_v<T, float> ? norm_gradient : nullptr,
       gemm_of<T>()};
 }
 

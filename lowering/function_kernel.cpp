@@ -10,6 +10,7 @@
 #include "kernels/pointwise.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/norm_gradient_kernel.h"
 
 namespace lazyplug {
 namespace {
@@ -192,12 +193,15 @@ std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
 } // namespace
 
 bool is_function_here(const OpInfo& op) {
-  return computes_functions() && is_function(op);
+  return computes_functions() && (is_function(op) || is_norm_gradient(op));
 }
 
 bool run_function(const OpInfo& op, c10::Stack& stack) {
   if (!is_function_here(op)) {
     return false;
+  }
+  if (is_norm_gradient(op)) {
+    return run_norm_gradient(stack);
   }
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   const PointwiseOp* row = find_function(op, variant_of(arguments));

@@ -3,6 +3,7 @@
 #include "lowering/draw_kernel.h"
 #include "lowering/extreme_kernel.h"
 #include "lowering/function_kernel.h"
+#include "lowering/norm_gradient_kernel.h"
 #include "lowering/out_variants.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
@@ -119,7 +120,7 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   }
   op = &find_op({node.kind(), overload_of(node)});
   Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
-  if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
+  if ((op->is_foreach() || is_norm_gradient(*op)) && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
   for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, tile_update_kernel}) {

@@ -82,7 +82,7 @@ class CompileStorms {
   static constexpr uint64_t kWindow = 256;
   // So many steps in a row, each like one of the last few, are those of a program that repeats; more if that was wrong.
   static constexpr size_t kRepeated = 4;
-  static constexpr size_t kMostRepeated = 4096;
+  static constexpr size_t kMostRepeated = 64;
   static constexpr size_t kGrowth = 4;
 
   struct Compiled {

@@ -12,9 +12,8 @@ namespace lazyplug {
 // once from then on. The storm is over when four steps in a row are each like one
 // of the last eight: the program may have changed, or another one begun. If soon
 // after that it comes again, for which fewer graphs are enough, four times as many
-// such steps end it, up to 4,096. So the number of graphs that such a program
-// compiles grows with the logarithm of its length at most, and not at all if it
-// never repeats itself. Counter: CompileStorm.
+// such steps end it, up to 64. So a program that never repeats itself compiles so
+// many graphs, and no more. Counter: CompileStorm.
 //
 // All of it is thread-safe.
 

@@ -133,9 +133,7 @@ Index make_index(c10::ArrayRef<PointwiseOp> rows, bool has_avx512) {
 }
 
 Index index_of_functions() {
-  const std::string capability = at::get_cpu_capability();
-  const bool has_avx512 = capability == "AVX512";
-  return has_avx512 || capability == "AVX2" ? make_index(kFunctions, has_avx512) : Index();
+  return has_functions() ? make_index(kFunctions, at::get_cpu_capability() == "AVX512") : Index();
 }
 
 auto rows_of_function(const OpInfo& op) {
@@ -186,6 +184,11 @@ bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) 
     default:
       return arg == '-';
   }
+}
+
+bool has_functions() {
+  const std::string capability = at::get_cpu_capability();
+  return capability == "AVX512" || capability == "AVX2";
 }
 
 bool computes_functions() {

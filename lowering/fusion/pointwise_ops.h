@@ -70,6 +70,7 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op);
 // Those of rows also want the tensors to be contiguous, and the rows to be as long as takes_rows() says; beside them,
 // there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
+bool has_functions();
 bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.

@@ -1,0 +1,97 @@
+#include "lowering/norm_gradient_kernel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <vector>
+
+#include "kernels/norm_gradient.h"
+#include "lowering/fusion/pointwise_ops.h"
+
+namespace lazyplug {
+namespace {
+
+constexpr size_t kNumArgs = 8; // gradient, input, sizes, mean, rstd, weight, bias, which results are wanted
+constexpr int64_t kMinRow = 16;
+constexpr int64_t kMaxRow = 16384;
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+bool is_there(const c10::IValue& argument) {
+  return argument.isTensor() && argument.toTensor().defined();
+}
+
+bool is_plain(const c10::IValue& argument) {
+  if (!is_there(argument)) {
+    return false;
+  }
+  const at::Tensor& tensor = argument.toTensor();
+  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() &&
+         !tensor.is_neg() && tensor.is_contiguous();
+}
+
+bool is_computable(Arguments arguments) {
+  for (const size_t i : {0, 1, 3, 4}) {
+    if (!is_plain(arguments[i])) {
+      return false;
+    }
+  }
+  const at::Tensor& x = arguments[1].toTensor();
+  if (x.dim() == 0 || x.numel() == 0 || x.sizes() != arguments[0].toTensor().sizes()) {
+    return false;
+  }
+  const int64_t n = x.sizes().back();
+  const int64_t num_rows = x.numel() / n;
+  const bool has_norms = arguments[3].toTensor().numel() == num_rows && arguments[4].toTensor().numel() == num_rows;
+  const bool has_weight = is_there(arguments[5]);
+  return n >= kMinRow && n <= kMaxRow && has_norms && arguments[2].toDimVector() == c10::DimVector{n} &&
+         (!has_weight || (is_plain(arguments[5]) && arguments[5].toTensor().numel() == n));
+}
+
+float* data_of(const at::Tensor& result) {
+  return result.defined() ? result.mutable_data_ptr<float>() : nullptr;
+}
+
+} // namespace
+
+bool is_norm_gradient(const OpInfo& op) {
+  static const bool has = has_functions();
+  return has && op.name() == "aten::native_layer_norm_backward";
+}
+
+bool run_norm_gradient(c10::Stack& stack) {
+  const Arguments arguments = torch::jit::last(stack, kNumArgs);
+  if (!is_computable(arguments)) {
+    return false;
+  }
+  const at::Tensor& x = arguments[1].toTensor();
+  const int64_t n = x.sizes().back();
+  const auto is_wanted = arguments[7].toBoolList();
+  std::array<at::Tensor, 3> results;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (is_wanted[i]) {
+      results[i] = at::detail::empty_cpu(i == 0 ? x.sizes() : c10::IntArrayRef(n), at::kFloat);
+    }
+  }
+  const std::vector<float> ones(is_there(arguments[5]) ? 0 : n, 1);
+  const auto data = [&](size_t i) { return arguments[i].toTensor().const_data_ptr<float>(); };
+  kernels::run(kernels::NormGradient{
+      x.numel() / n,
+      n,
+      data(0),
+      data(1),
+      data(3),
+      data(4),
+      ones.empty() ? data(5) : ones.data(),
+      data_of(results[0]),
+      data_of(results[1]),
+      data_of(results[2])});
+  torch::jit::drop(stack, kNumArgs);
+  for (at::Tensor& result : results) {
+    stack.emplace_back(std::move(result));
+  }
+  return true;
+}
+
+} // namespace lazyplug
