@@ -5,7 +5,9 @@
 
 #include "common/config.h"
 #include "common/metrics.h"
+#include "lowering/function_kernel.h"
 #include "lowering/node_attributes.h"
+#include "lowering/norm_gradient_kernel.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
 #include "lowering/runtime_ops.h"
@@ -170,10 +172,11 @@ void LoweringContext::lower_call(GraphNode& node) {
   known = &op;
 }
 
-JitNode* LoweringContext::add_call(const GraphNode& node, c10::ArrayRef<JitValue*> inputs) {
+JitNode* LoweringContext::add_call(GraphNode& node, c10::ArrayRef<JitValue*> inputs) {
   const OpInfo& op = node.op();
-  auto* call = add_node(op.symbol(), inputs, op.num_returns());
-  set_overload(*call, op.overload());
+  const bool is_ours = is_norm_gradient(op) && is_function_here(op);
+  auto* call = add_node(is_ours ? runtime_ops().norm_gradient : op.symbol(), inputs, op.num_returns());
+  is_ours ? describe_group(*call, {&node}) : set_overload(*call, op.overload());
   set_work(*call, node.signature()->work);
   return call;
 }

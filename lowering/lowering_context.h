@@ -40,7 +40,7 @@ class LoweringContext {
   void lower_node(GraphNode& node);
   void lower_empty(GraphNode& node);
   void lower_call(GraphNode& node);
-  torch::jit::Node* add_call(const GraphNode& node, c10::ArrayRef<torch::jit::Value*> inputs);
+  torch::jit::Node* add_call(GraphNode& node, c10::ArrayRef<torch::jit::Value*> inputs);
   static bool has_independent_gradients(const GraphNode& node);
   void lower_gradients(GraphNode& node, std::vector<torch::jit::Value*> inputs);
   void lower_pointwise(const PointwiseGroup& group);

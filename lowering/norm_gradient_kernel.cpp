@@ -2,6 +2,8 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 
 #include <array>
 #include <vector>
@@ -12,6 +14,7 @@
 namespace lazyplug {
 namespace {
 
+constexpr const char* kName = "aten::native_layer_norm_backward";
 constexpr size_t kNumArgs = 8; // gradient, input, sizes, mean, rstd, weight, bias, which results are wanted
 constexpr int64_t kMinRow = 16;
 constexpr int64_t kMaxRow = 16384;
@@ -57,7 +60,7 @@ float* data_of(const at::Tensor& result) {
 
 bool is_norm_gradient(const OpInfo& op) {
   static const bool has = has_functions();
-  return has && op.name() == "aten::native_layer_norm_backward";
+  return has && op.name() == kName;
 }
 
 bool run_norm_gradient(c10::Stack& stack) {
@@ -94,4 +97,25 @@ bool run_norm_gradient(c10::Stack& stack) {
   return true;
 }
 
+void norm_gradient(c10::Stack& stack) {
+  static const auto* op = new auto(c10::Dispatcher::singleton().findSchemaOrThrow(kName, ""));
+  if (!run_norm_gradient(stack)) {
+    op->callBoxed(stack);
+  }
+}
+
+namespace {
+
+void norm_gradient_op(const c10::OperatorHandle& /*op*/, c10::Stack* stack) {
+  norm_gradient(*stack);
+}
+
+TORCH_LIBRARY_FRAGMENT(lazyplug, m) {
+  m.def(
+      "norm_gradient(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, "
+      "Tensor? bias, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
+      torch::CppFunction::makeFromBoxedFunction<&norm_gradient_op>());
+}
+
+} // namespace
 } // namespace lazyplug

@@ -14,5 +14,9 @@ bool is_norm_gradient(const OpInfo& op);
 // was: takes the arguments from the stack and leaves the results. Otherwise does nothing, and returns false. The same
 // wherever it runs, in a graph or at once.
 bool run_norm_gradient(c10::Stack& stack);
+// Or else calls PyTorch's kernel. As a TorchScript op, which lowered graphs call:
+//   lazyplug::norm_gradient(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd,
+//       Tensor? weight, Tensor? bias, bool[] output_mask) -> (Tensor, Tensor, Tensor)
+void norm_gradient(c10::Stack& stack);
 
 } // namespace lazyplug

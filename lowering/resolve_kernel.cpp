@@ -94,6 +94,10 @@ Kernel pointwise_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
   return {std::move(kernel), node.inputs().size(), nullptr, std::move(outputs)};
 }
 
+Kernel norm_gradient_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
+  return {norm_gradient, node.inputs().size()};
+}
+
 using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);
 
 Resolve find_runtime_op(c10::Symbol kind) {
@@ -104,6 +108,7 @@ Resolve find_runtime_op(c10::Symbol kind) {
       {runtime_ops().generator, generator_kernel},
       {runtime_ops().tile_program, group_kernel},
       {runtime_ops().pointwise, pointwise_kernel},
+      {runtime_ops().norm_gradient, norm_gradient_kernel},
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };
@@ -120,7 +125,7 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   }
   op = &find_op({node.kind(), overload_of(node)});
   Kernel kernel{[op = op](c10::Stack& stack) { op->call(stack); }, node.inputs().size()};
-  if ((op->is_foreach() || is_norm_gradient(*op)) && is_function_here(*op)) { // others are pointwise groups
+  if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
   for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, tile_update_kernel}) {

@@ -19,6 +19,7 @@ struct RuntimeOps {
   const c10::Symbol generator = c10::Symbol::fromQualString("lazyplug::generator");
   const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
   const c10::Symbol pointwise = c10::Symbol::fromQualString("lazyplug::pointwise");
+  const c10::Symbol norm_gradient = c10::Symbol::fromQualString("lazyplug::norm_gradient");
 };
 const RuntimeOps& runtime_ops();
 

@@ -23,8 +23,10 @@
 namespace lazyplug {
 namespace {
 
+// Of the package's own instructions, those that stand for calls: they say of which.
 bool is_group(const torch::jit::Node& node) {
-  return node.kind() == runtime_ops().tile_program || node.kind() == runtime_ops().pointwise;
+  return node.kind() == runtime_ops().tile_program || node.kind() == runtime_ops().pointwise ||
+         node.kind() == runtime_ops().norm_gradient;
 }
 
 // How many nodes of the graph it stands for.
@@ -214,7 +216,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(read_of(node->input(i)));
   }
-  const bool is_call = op || node->kind() == runtime_ops().pointwise;
+  const bool is_call = op || (is_group(*node) && node->kind() != runtime_ops().tile_program);
   if (const auto first = is_call ? std::optional(0U) : first_unpacked(*node); first && !returns_views(*node)) {
     add_promises(*node, *first, instruction);
   }

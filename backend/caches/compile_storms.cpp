@@ -29,7 +29,7 @@ class CompileStorms {
       last_.pop_back();
     }
     any_.store(true, std::memory_order_relaxed);
-    const size_t enough = is_soon_after_storm(step) ? std::max<size_t>(limit / kDivisorAgain, 2) : limit;
+    const size_t enough = is_soon_after_storm(step) ? std::min(limit, std::max(limit / kDivisorAgain, kLeastAgain)) : limit;
     if (last_.size() >= enough && 2 * num_reused() < last_.size()) {
       begin(step);
     }
@@ -76,14 +76,15 @@ class CompileStorms {
   }
 
  private:
-  // So many graphs fewer are enough when it comes again.
-  static constexpr size_t kDivisorAgain = 2;
+  // So many graphs fewer are enough when it comes again, but more than a step that is tried whole and in pieces takes.
+  static constexpr size_t kDivisorAgain = 4;
+  static constexpr size_t kLeastAgain = 8;
   // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
   static constexpr uint64_t kWindow = 256;
   // So many steps in a row, each like one of the last few, are those of a program that repeats; more if that was wrong.
   static constexpr size_t kRepeated = 4;
-  static constexpr size_t kMostRepeated = 64;
-  static constexpr size_t kGrowth = 4;
+  static constexpr size_t kMostRepeated = 16;
+  static constexpr size_t kGrowth = 2;
 
   struct Compiled {
     Hash128 graph;

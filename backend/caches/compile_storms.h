@@ -11,8 +11,8 @@ namespace lazyplug {
 // most of them have run but once, the kinds of calls that these consist of run at
 // once from then on. The storm is over when four steps in a row are each like one
 // of the last eight: the program may have changed, or another one begun. If soon
-// after that it comes again, for which fewer graphs are enough, four times as many
-// such steps end it, up to 64. So a program that never repeats itself compiles so
+// after that it comes again, for which fewer graphs are enough, twice as many
+// such steps end it, up to 16. So a program that never repeats itself compiles so
 // many graphs, and no more. Counter: CompileStorm.
 //
 // All of it is thread-safe.
