@@ -144,10 +144,16 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 StepPlans::StepPlans() : StepPlans(steady_seconds) {}
 
 void StepPlans::begin_step() {
-  if (const auto ended = steps_.find(ended_); ended != steps_.end()) {
-    note_duration(ended->second, boundary_ - started_);
+  const double seconds = boundary_ - started_;
+  if (waiting_.step != 0) {
+    waiting_.seconds += seconds;
+    note_trial(std::exchange(waiting_, {}));
   }
-  ended_ = 0;
+  note_follower();
+  if (const auto ended = steps_.find(ended_); ended != steps_.end()) {
+    note_duration(ended_, ended->second, seconds);
+  }
+  before_ended_ = std::exchange(ended_, 0);
   started_ = boundary_;
   last_op_ = boundary_;
   is_disturbed_ = false;
@@ -252,20 +258,33 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
   }
 }
 
-void StepPlans::note_duration(Step& step, double seconds) {
+void StepPlans::note_follower() {
+  if (const auto before = steps_.find(before_ended_); before != steps_.end() && ended_ != 0) {
+    before->second.follower = ended_;
+  }
+}
+
+void StepPlans::note_duration(StepId id, Step& step, double seconds) {
   if (step.state == State::kTimed && step.seen >= step.planned_when_seen && !was_cut_) {
     plan(step);
   }
   if (step.state == State::kTrial && step.seen != 0) {
-    note_trial(step, seconds);
+    const Trial trial{id, step.seen, seconds, was_uncut_};
+    const bool is_followed = step.follower != 0 && step.follower != id;
+    is_followed ? void(waiting_ = trial) : note_trial(trial);
   }
 }
 
-void StepPlans::note_trial(Step& step, double seconds) {
-  const size_t place = (step.seen - 1) % kBlock;
-  const bool is_warm = step.seen > kBlock; // graphs have been compiled
-  if (is_warm && place != 0 && !was_uncut_) {
-    (step.cuts_now ? step.cut : step.whole).push_back(seconds);
+void StepPlans::note_trial(const Trial& trial) {
+  const auto found = steps_.find(trial.step);
+  if (found == steps_.end() || found->second.state != State::kTrial) {
+    return;
+  }
+  Step& step = found->second;
+  const size_t place = (trial.seen - 1) % kBlock;
+  const bool is_warm = trial.seen > kBlock; // graphs have been compiled
+  if (is_warm && place != 0 && !trial.was_uncut) {
+    (step.cuts_now ? step.cut : step.whole).push_back(trial.seconds);
   }
   if (place == kBlock - 1) {
     cut_from_now_on(step, !step.cuts_now);
@@ -277,7 +296,7 @@ void StepPlans::note_trial(Step& step, double seconds) {
     const double whole = median(step.whole);
     const double gain = whole - median(step.cut);
     const double margin = least_saving(whole) / 2;
-    settle(step, gain > (step.is_cut ? -margin : margin));
+    settle(step, gain > (step.is_cut ? 0 : margin)); // the worker is not for nothing
   }
 }
 
@@ -315,6 +334,7 @@ void StepPlans::settle(Step& step, bool cut) {
   settled.num_retrials = step.num_retrials;
   settled.planned_when_seen = step.planned_when_seen;
   settled.ended_at = step.ended_at;
+  settled.follower = step.follower;
   settled.cuts = std::move(step.cuts);
   step = std::move(settled);
 }

@@ -41,10 +41,11 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
 // is on trial: cut and whole by turns, and it stays cut only if that has indeed
 // been faster. Whoever disturbed the machine meanwhile would have decided for ever,
-// so there are a few more trials, ever later, in which what is to be changed must
-// be slower, and not only no faster. Where it is cut is planned twice at
-// most, soon after it has first been seen, so that the graphs that are compiled for
-// it are few: a long step, which may be an epoch, once, as soon as it has come.
+// so there are a few more trials, ever later; a step that is cut must still be faster
+// for it, since it takes another processor. If another step follows, its time counts,
+// too: it may wait for what has been left to the worker. Where it is cut is planned twice
+// at most, soon after it has first been seen, so that the graphs that are compiled
+// for it are few: a long step, which may be an epoch, once, as soon as it has come.
 // A step that is a small part of what is recorded is not planned. Where steps begin
 // alike, such as an evaluation and a training step, the cuts of each are those of
 // the others, too: a trial compares a step with its own cuts and without, and a
@@ -115,6 +116,7 @@ class StepPlans {
     size_t planned_when_seen = 0; // so often
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops
+    StepId follower = 0;   // the step that came next, the last time; 0: not known
     bool is_cut = false;   // is settled so
     bool cuts_now = false; // its own cuts are made
     size_t num_freed = 0;
@@ -128,14 +130,23 @@ class StepPlans {
     }
   };
 
+  // How long a step on trial has taken.
+  struct Trial {
+    StepId step = 0; // 0: none
+    size_t seen = 0;
+    double seconds = 0;
+    bool was_uncut = false;
+  };
+
   void begin_step();
   void forget_oldest();
-  void note_duration(Step& step, double seconds);
+  void note_follower();
+  void note_duration(StepId id, Step& step, double seconds);
   void plan(Step& step);
   void settle(Step& step, bool cut);
   void try_again(Step& step);
   void cut_from_now_on(Step& step, bool cut);
-  void note_trial(Step& step, double seconds);
+  void note_trial(const Trial& trial);
 
   Clock now_;
   HandOverCosts costs_;
@@ -156,6 +167,8 @@ class StepPlans {
   std::vector<StepId> prefixes_;
   // The one before.
   StepId ended_ = 0;       // 0: it teaches nothing
+  StepId before_ended_ = 0; // likewise
+  Trial waiting_; // for the time of the step that follows
   size_t num_settled_ = 0; // steps in a row
   double started_ = 0;
   double boundary_ = 0; // where the one ends, and the next begins

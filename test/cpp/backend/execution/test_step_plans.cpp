@@ -157,11 +157,13 @@ TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
   EXPECT_EQ(settled("StepsReplanned"), before + 2);
 }
 
-TEST_F(StepPlansTest, LaterTrialsChangeNothingThatIsAsGood) {
+TEST_F(StepPlansTest, LaterTrialsKeepCutsThatGainLessAndNoneThatGainNothing) {
   const size_t cuts = run_steps(kSettled, 1);
   EXPECT_GT(cuts, 0);
-  run_steps(StepPlans::kRetrials[0] + kSettled + kUnclear, 1, /*cut_gain=*/0);
+  run_steps(StepPlans::kRetrials[0] + kSettled + kUnclear, 1, /*cut_gain=*/0.01);
   EXPECT_EQ(run_step(1), cuts);
+  run_steps(StepPlans::kRetrials[1] + kSettled + kUnclear, 1, /*cut_gain=*/0);
+  EXPECT_EQ(run_step(1), 0);
 }
 
 TEST_F(StepPlansTest, TrialsAreFew) {
@@ -199,6 +201,18 @@ TEST_F(StepPlansTest, StepsThatTakeTurnsHavePlansOfTheirOwn) {
   EXPECT_GT(run_step(1), 0);
   EXPECT_GT(run_step(1000), 0);
   EXPECT_EQ(run_step(2000), 0);
+}
+
+// A worker is left the rest of the one, for which the other waits.
+TEST_F(StepPlansTest, WhatAStepLeavesToTheNextIsNoGain) {
+  const int64_t before = settled("StepsCut");
+  for (size_t i = 0; i < kSettled + kUnclear + 2; ++i) {
+    const bool is_cut = run_step(1) != 0;
+    now_ += is_cut ? 0.3 * kKernels : 0; // until the next one's result is there
+    run_step(1000, 0, 20);
+  }
+  EXPECT_EQ(run_step(1), 0);
+  EXPECT_EQ(settled("StepsCut"), before);
 }
 
 TEST_F(StepPlansTest, LongStepIsPlannedWhenItHasComeAndNeverAnew) {
