@@ -243,7 +243,8 @@ Config::Config()
           between(0, 100)),
       max_unused_graphs(
           {"max_unused_graphs",
-           "If most of so many graphs in a row have run only once, such calls run at once until the program repeats itself; 0: never.",
+           "If most of so many graphs in a row have run only once, such calls run at once until the program repeats "
+           "itself; 0: never.",
            {"LAZYPLUG_MAX_UNUSED_GRAPHS"}},
           32,
           between(0, 1000)),

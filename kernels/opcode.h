@@ -80,7 +80,7 @@ enum class Opcode : uint8_t {
   kLogSoftmax,
   kSoftmaxBackward,    // a is the gradient of the result, b the result
   kLogSoftmaxBackward, // likewise
-  kLogSumExp, // log(sum(exp(a))), to one element
+  kLogSumExp,          // log(sum(exp(a))), to one element
   // Of a row a, and what has been made of it: one element each.
   kRowCenter, // the mean of a, as exact as it can be, to one element
   kRowRstd,   // 1 / sqrt(the mean of (a - b)^2, b its mean, + s), to one element

@@ -17,7 +17,8 @@ using JitNode = torch::jit::Node;
 
 class DrawKernel {
  public:
-  DrawKernel(const OpInfo& op, const Geometry& input, const Geometry& result) : op_(op), input_(input), result_(result) {}
+  DrawKernel(const OpInfo& op, const Geometry& input, const Geometry& result)
+      : op_(op), input_(input), result_(result) {}
 
   void operator()(c10::Stack& stack) const {
     const auto self = stack.end() - static_cast<std::ptrdiff_t>(op_.num_args());
@@ -91,9 +92,8 @@ std::function<void(c10::Stack&)> draw_kernel(const JitNode& node, const OpInfo& 
   // Larger ones are shared by several threads.
   const bool is_possible = input && result && num_samples && num_samples->isInt() && num_samples->toInt() == 1 &&
                            (input->dtype == at::kFloat || input->dtype == at::kDouble) && !input->has_bits() &&
-                           input->is_contiguous() && input->numel() != 0 &&
-                           input->numel() < at::internal::GRAIN_SIZE && result->is_contiguous() &&
-                           result->numel() == input->numel() / input->sizes.back();
+                           input->is_contiguous() && input->numel() != 0 && input->numel() < at::internal::GRAIN_SIZE &&
+                           result->is_contiguous() && result->numel() == input->numel() / input->sizes.back();
   return is_possible ? std::function<void(c10::Stack&)>(DrawKernel(op, *input, *result)) : nullptr;
 }
 

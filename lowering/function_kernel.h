@@ -10,8 +10,8 @@ namespace lazyplug {
 bool is_function_here(const OpInfo& op);
 
 // Computes a call on CPU tensors as graphs would, if it is one of find_function() (lowering/fusion/pointwise_ops.h), or
-// the gradients of a norm (lowering/norm_gradient_kernel.h), and the flag asks for it: takes the arguments from the stack and leaves the result. Otherwise does nothing, and returns
-// false.
+// the gradients of a norm (lowering/norm_gradient_kernel.h), and the flag asks for it: takes the arguments from the
+// stack and leaves the result. Otherwise does nothing, and returns false.
 bool run_function(const OpInfo& op, c10::Stack& stack);
 
 } // namespace lazyplug

@@ -79,17 +79,18 @@ bool run_norm_gradient(c10::Stack& stack) {
   }
   const std::vector<float> ones(is_there(arguments[5]) ? 0 : n, 1);
   const auto data = [&](size_t i) { return arguments[i].toTensor().const_data_ptr<float>(); };
-  kernels::run(kernels::NormGradient{
-      x.numel() / n,
-      n,
-      data(0),
-      data(1),
-      data(3),
-      data(4),
-      ones.empty() ? data(5) : ones.data(),
-      data_of(results[0]),
-      data_of(results[1]),
-      data_of(results[2])});
+  kernels::run(
+      kernels::NormGradient{
+          x.numel() / n,
+          n,
+          data(0),
+          data(1),
+          data(3),
+          data(4),
+          ones.empty() ? data(5) : ones.data(),
+          data_of(results[0]),
+          data_of(results[1]),
+          data_of(results[2])});
   torch::jit::drop(stack, kNumArgs);
   for (at::Tensor& result : results) {
     stack.emplace_back(std::move(result));

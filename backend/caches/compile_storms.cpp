@@ -29,7 +29,8 @@ class CompileStorms {
       last_.pop_back();
     }
     any_.store(true, std::memory_order_relaxed);
-    const size_t enough = is_soon_after_storm(step) ? std::min(limit, std::max(limit / kDivisorAgain, kLeastAgain)) : limit;
+    const size_t enough =
+        is_soon_after_storm(step) ? std::min(limit, std::max(limit / kDivisorAgain, kLeastAgain)) : limit;
     if (last_.size() >= enough && 2 * num_reused() < last_.size()) {
       begin(step);
     }

@@ -166,10 +166,10 @@ class StepPlans {
   std::vector<float> recording_;
   std::vector<StepId> prefixes_;
   // The one before.
-  StepId ended_ = 0;       // 0: it teaches nothing
+  StepId ended_ = 0;        // 0: it teaches nothing
   StepId before_ended_ = 0; // likewise
-  Trial waiting_; // for the time of the step that follows
-  size_t num_settled_ = 0; // steps in a row
+  Trial waiting_;           // for the time of the step that follows
+  size_t num_settled_ = 0;  // steps in a row
   double started_ = 0;
   double boundary_ = 0; // where the one ends, and the next begins
 };

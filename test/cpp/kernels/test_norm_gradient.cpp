@@ -126,7 +126,11 @@ TEST(NormGradient, HasTheSameBitsForEachTargetWithMultiplyAdd) {
     const auto compute = [&](const Loops<float>& loops) {
       std::vector<at::Tensor> results{at::empty_like(norm.x), at::zeros({n}), at::zeros({n})};
       loops.norm_gradient(
-          norm.call(results), 0, 7, results[1].mutable_data_ptr<float>(), results[2].mutable_data_ptr<float>());
+          norm.call(results),
+          0,
+          7,
+          results[1].mutable_data_ptr<float>(),
+          results[2].mutable_data_ptr<float>());
       return results;
     };
     const auto narrow = compute(avx2::loops<float>());

@@ -239,10 +239,11 @@ TEST_F(PointwiseGroups, TheDimensionOfRowsMayGoIfNobodyInTheGroupReadsTheResult)
   EXPECT_EQ(add_all(sum + "%7 = aten::neg(%6)  # Float[4] strides=[1]\nreturn %7\n"), "110");
   // A row that looks like a column.
   EXPECT_EQ(
-      add_all("%3 = device_data(3)  # Float[64, 64] strides=[64, 1]\n"
-              "%5 = aten::mean.dim(%3, [1], False, None)  # Float[64] strides=[1]\n"
-              "%6 = aten::mul.Tensor(%3, %5)  # Float[64, 64] strides=[64, 1]\n"
-              "return %6\n"),
+      add_all(
+          "%3 = device_data(3)  # Float[64, 64] strides=[64, 1]\n"
+          "%5 = aten::mean.dim(%3, [1], False, None)  # Float[64] strides=[1]\n"
+          "%6 = aten::mul.Tensor(%3, %5)  # Float[64, 64] strides=[64, 1]\n"
+          "return %6\n"),
       "10");
 }
 
@@ -254,8 +255,7 @@ TEST_F(PointwiseGroups, MayHaveLogarithmsOfSumsOfPowers) {
   EXPECT_TRUE(group->has_functions());
   EXPECT_EQ(add_all("%3 = " + call + rest, /*functions=*/false), "01");
   EXPECT_EQ(
-      add_all(
-          "%3 = aten::logsumexp(%0, [1], False)  # Float[4] strides=[1]\nreturn %3\n", /*functions=*/true),
+      add_all("%3 = aten::logsumexp(%0, [1], False)  # Float[4] strides=[1]\nreturn %3\n", /*functions=*/true),
       "1");
   for (const char* other :
        {"aten::logsumexp(%0, [0], True)  # Float[1, 8] strides=[8, 1]\n",
