@@ -418,6 +418,11 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
   if (!strides || seen.dtype != value.layout().dtype || !kernels::can_read(seen.dtype) || seen.conj || seen.neg) {
     return std::nullopt;
   }
+  // A tile holds an input's element for each of its own, and not one for each row; where all are one, that is the same.
+  const bool is_one = std::all_of(strides->begin(), strides->end(), [](int64_t stride) { return stride == 0; });
+  if (is_for_row_ && !is_one) {
+    return std::nullopt;
+  }
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].strides == *strides) {
       return Source{true, i};

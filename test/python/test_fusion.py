@@ -238,3 +238,29 @@ def test_each_exponent_is_a_call_of_its_own():
     x = inputs()[0]
     for exponent in (2, 3, 2, 5, 3, -1, 2.5, 2):
         assert torch.equal(on_device(lambda x, e=exponent: x.abs().pow(e) + 1, x), x.abs().pow(exponent) + 1), exponent
+
+
+OF_ROWS = {
+    "one for each row": lambda x, c: (x * x).sum(-1, keepdim=True) * c,
+    "one for all": lambda x, c: (x * x).sum(-1, keepdim=True) * c[0],
+    "also beside each element": lambda x, c: (x * c + 1).mean(-1, keepdim=True) - c,
+    "spread again": lambda x, c: x - (x * c).mean(-1, keepdim=True) / (c.abs() + 1),
+    "a mask": lambda x, c: torch.where(c > 0, x.square().sum(-1, keepdim=True), c),
+    "without the dimension": lambda x, c: x.square().sum(-1) * c[:, 0],
+    "looks like a column": lambda x, c: x * (x + 1).mean(-1),
+    "logsumexp": lambda x, c: x - x.logsumexp(-1, keepdim=True) * c,
+}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize("fusion", [0, 1, 2, 3])
+def test_what_is_one_for_each_row_goes_with_other_operands(name, fusion):
+    config.set("fusion", fusion)
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    c = torch.randn(64, 1, generator=torch.Generator().manual_seed(1))
+    expected = OF_ROWS[name](x, c)
+    actual = on_device(OF_ROWS[name], x, c)
+    if name == "logsumexp":
+        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+    else:
+        assert torch.equal(actual, expected)

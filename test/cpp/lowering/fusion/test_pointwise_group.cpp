@@ -295,6 +295,18 @@ TEST_F(PointwiseGroups, OfRowsReadNothingThatIsNot) {
       "1110");
 }
 
+// Inputs have an element for each of the group's, so one for each row would be read at the wrong places.
+TEST_F(PointwiseGroups, WhatIsMadeForRowsReadsNoOtherInputs) {
+  const std::string sum = kRows +
+                          "%5 = device_data(5)  # Float[4, 1] strides=[1, 1]\n"
+                          "%6 = device_data(6)  # Float[1] strides=[1]\n"
+                          "%7 = aten::mul.Tensor(%3, %3)  # Float[4, 64] strides=[64, 1]\n"
+                          "%8 = aten::sum.dim_IntList(%7, [1], True, None)  # Float[4, 1] strides=[1, 1]\n";
+  EXPECT_EQ(add_all(sum + "%9 = aten::mul.Tensor(%8, %5)  # Float[4, 1] strides=[1, 1]\nreturn %9\n"), "110");
+  EXPECT_EQ(add_all(sum + "%9 = aten::mul.Tensor(%8, %6)  # Float[4, 1] strides=[1, 1]\nreturn %9\n"), "111")
+      << "the same for all";
+}
+
 TEST_F(PointwiseGroups, MayHaveFunctionsOfRows) {
   EXPECT_EQ(
       add_all(
