@@ -28,7 +28,10 @@ class Generator:
 
     def _draw_shape(self):
         dims = self.rng.choices(range(5), [1, 3, 5, 3, 0.5])[0]
-        return tuple(self.rng.choices([0, 1, 2, 3, 4, 5], [0.4, 1.5, 3, 3, 1.5, 0.7], k=dims))
+        shape = self.rng.choices([0, 1, 2, 3, 4, 5], [0.4, 1.5, 3, 3, 1.5, 0.7], k=dims)
+        if shape and self.rng.random() < 0.08:
+            shape[-1] = self.rng.choice([64, 70])  # long enough to be summed up in a group
+        return tuple(shape)
 
     def shape(self):
         if self.rng.random() < 0.15:
