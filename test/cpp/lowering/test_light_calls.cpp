@@ -35,6 +35,20 @@ TEST(LightCalls, CallsOnListsAreMeasuredByAllTheirTensors) {
   EXPECT_GT(work_of(sqrt, {half, half}, floats({1})), light_limit(1));
 }
 
+// Two threads pay for these.
+TEST(LightCalls, TransformsAndDistancesAreHeavyFromAFewThousandOn) {
+  const auto transform = [](int64_t size) {
+    return work_of(make_op("aten::_fft_c2c"), {floats({size, size})}, floats({size, size}));
+  };
+  EXPECT_LE(transform(32), light_limit(2));
+  EXPECT_GT(transform(64), light_limit(2));
+  const auto distances = [](int64_t size) {
+    return work_of(make_op("aten::_cdist_forward"), {floats({size, 8}), floats({size, 8})}, floats({size, size}));
+  };
+  EXPECT_LE(distances(32), light_limit(2));
+  EXPECT_GT(distances(64), light_limit(2));
+}
+
 TEST(LightCalls, ProductsAreMeasuredByTheirMultiplications) {
   const OpInfo& mm = make_op("aten::mm");
   EXPECT_FLOAT_EQ(work_of(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);
