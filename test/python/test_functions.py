@@ -121,6 +121,19 @@ def test_bits_are_the_same_at_once(name):
     assert all(torch.equal(a, b) for a, b in zip(at_once, recorded, strict=True))
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_gradients_of_rows_are_the_same_at_once(name):
+    def gradients():
+        return [bits(value_and_gradient(ROWS[name], numbers(3, size).to(DEVICE))[1]) for size in range(1001, 1041)]
+
+    at_once = gradients()
+    assert metrics.counter_value("RunAtOnce") > 20
+    ir_cache.reset()
+    with config.changed({"max_size_variants": 0}):
+        recorded = gradients()
+    assert all(torch.equal(a, b) for a, b in zip(at_once, recorded, strict=True))
+
+
 GROUPS = {
     "gelu of softmax": (lambda x: F.gelu(F.softmax(x, -1), approximate="tanh").sum(-1, keepdim=True), 3),
     "residual": (lambda x: F.layer_norm(x * 0.5 + x.sin(), x.shape[-1:]), 4),
