@@ -40,6 +40,7 @@ def on_device(function, *tensors):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(5, 33), (3, 4, 700), (2, 2), (300, 1000)])
+@pytest.mark.own_schedule("counts groups")
 def test_a_chain_is_one_group(shape, dtype):
     tensors = inputs(shape, dtype)
     with work() as done:
@@ -50,6 +51,7 @@ def test_a_chain_is_one_group(shape, dtype):
 
 
 @pytest.mark.parametrize("fusion", [0, 1, 2])
+@pytest.mark.own_schedule("counts groups")
 def test_groups_can_be_switched_off_and_tested_alone(fusion):
     config.set("fusion", fusion)
     a, b, _ = inputs()
@@ -59,6 +61,7 @@ def test_groups_can_be_switched_off_and_tested_alone(fusion):
     assert groups() == {0: (0, 0), 1: (1, 2), 2: (3, 4)}[fusion]
 
 
+@pytest.mark.own_schedule("counts groups")
 def test_inputs_lie_and_promote_as_they_like():
     a, _, _ = inputs((6, 8))
 
@@ -208,6 +211,7 @@ def standardised(x, weight, bias):
 @pytest.mark.parametrize("function", [rms_norm, standardised])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(300, 64), (7, 9, 130), (1, 512), (2, 1023)])
+@pytest.mark.own_schedule("counts groups")
 def test_sums_of_rows_are_in_groups(function, dtype, shape):
     tensors = inputs(shape, dtype)
     weight, bias = tensors[1][..., :1, :].reshape(-1, shape[-1])[0], tensors[2].reshape(-1, shape[-1])[0]

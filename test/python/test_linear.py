@@ -204,6 +204,7 @@ def test_wrong_shapes_raise_as_on_the_cpu():
 @pytest.mark.lazy_only
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4, 3)], ids=["rows", "sequences"])
+@pytest.mark.own_schedule("counts nodes")
 def test_what_is_predicted_is_the_same_graph(shape, bias):
     """It reads views that nobody has made; where a program leaves what is predicted, they are made."""
     arguments = [leaf(*shape), leaf(4, 3), *([leaf(4)] if bias else [])]
