@@ -90,6 +90,7 @@ def test_what_is_written_is_computed_in_the_dtype_of_all_operands():
     assert groups()[0] > 0
 
 
+@pytest.mark.own_schedule("counts groups")
 def test_what_is_written_in_place_keeps_its_memory():
     a, b, _ = inputs()
     x, y = a.to(DEVICE), b.to(DEVICE)
@@ -107,6 +108,7 @@ def test_what_is_written_in_place_keeps_its_memory():
 
 
 @pytest.mark.parametrize("fusion", [1, 2])
+@pytest.mark.own_schedule("counts groups")
 def test_views_are_read_while_their_base_is_written(fusion):
     def program(a):
         x = a + 1
