@@ -155,64 +155,54 @@ void softmax(int64_t n, T* out, const T* a) {
   });
 }
 
-// Of as many rows as a vector has lanes, or fewer, so that there is one logarithm for all of them.
-template <typename T>
-struct LogSums {
+// Calls use(row, largest, logarithm) for each row: what is subtracted, so that no power overflows, and the logarithm of
+// the sum of the powers of what is left, which is one for as many rows as a vector has lanes. `replace` may put
+// something else in the place of the largest. A row may be written once it is used.
+template <typename T, typename Replace, typename Use>
+[[gnu::always_inline]] inline void
+visit_log_sums(int64_t num_rows, int64_t n, const T* a, const Replace& replace, const Use& use) {
   using V = VectorOf<T>;
-  static constexpr int64_t kRows = kNumLanes<V>;
-
-  T largest[kRows] = {};    // what is subtracted, so that no power overflows
-  T logarithms[kRows] = {}; // of the sum of the powers of what is left
-
-  // `replace` may put something else in the place of the largest.
-  template <typename Replace>
-  LogSums(int64_t num_rows, int64_t n, const T* a, const Replace& replace) {
-    const V rest = broadcast<V>(kLowest);
-    for (int64_t row = 0; row < num_rows; ++row) {
+  constexpr int64_t kBlock = kNumLanes<V>;
+  const V rest = broadcast<V>(kLowest);
+  for (int64_t first = 0; first < num_rows; first += kBlock) {
+    const int64_t end = num_rows - first < kBlock ? num_rows : first + kBlock;
+    T largest[kBlock];
+    T logarithms[kBlock] = {};
+    for (int64_t row = first; row < end; ++row) {
       const V top = replace(largest_of(n, a + row * n));
       Partials<V> sums(0);
       visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
         sums.of[column] += exp(access.load(a + row * n + i, rest) - top);
       });
-      largest[row] = top[0];
-      logarithms[row] = fold_sum(sums)[0];
+      largest[row - first] = top[0];
+      logarithms[row - first] = fold_sum(sums)[0];
     }
     store(log(load<V>(logarithms)), logarithms);
+    for (int64_t row = first; row < end; ++row) {
+      use(row, largest[row - first], logarithms[row - first]);
+    }
   }
-};
+}
 
 template <typename T>
 void log_softmax(int64_t num_rows, int64_t n, T* out, const T* a) {
   using V = VectorOf<T>;
-  constexpr int64_t kBlock = LogSums<T>::kRows;
-  for (int64_t first = 0; first < num_rows; first += kBlock) {
-    const int64_t count = num_rows - first < kBlock ? num_rows - first : kBlock;
-    const LogSums<T> sums(count, n, a + first * n, [](V largest) { return largest; });
-    for (int64_t row = 0; row < count; ++row) {
-      const V top = broadcast<V>(sums.largest[row]);
-      const V logarithm = broadcast<V>(sums.logarithms[row]);
-      const int64_t begin = (first + row) * n;
-      visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-        access.store(access.load(a + begin + i) - top - logarithm, out + begin + i);
-      });
-    }
-  }
+  const auto as_it_is = [](V largest) { return largest; };
+  visit_log_sums(num_rows, n, a, as_it_is, [&](int64_t row, T largest, T log_sum) {
+    const V top = broadcast<V>(largest);
+    const V logarithm = broadcast<V>(log_sum);
+    visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+      access.store(access.load(a + row * n + i) - top - logarithm, out + row * n + i);
+    });
+  });
 }
 
 // Of a row of infinities, or whose largest is one, nothing is subtracted, as by PyTorch.
 template <typename T>
 void logsumexp(int64_t num_rows, int64_t n, T* out, const T* a) {
   using V = VectorOf<T>;
-  constexpr int64_t kBlock = LogSums<T>::kRows;
-  for (int64_t first = 0; first < num_rows; first += kBlock) {
-    const int64_t count = num_rows - first < kBlock ? num_rows - first : kBlock;
-    const LogSums<T> sums(count, n, a + first * n, [](V largest) {
-      return abs(largest) == T(kInfinity) ? broadcast<V>(0) : largest;
-    });
-    for (int64_t row = 0; row < count; ++row) {
-      out[first + row] = sums.logarithms[row] + sums.largest[row];
-    }
-  }
+  const auto finite = [](V largest) { return abs(largest) == T(kInfinity) ? broadcast<V>(0) : largest; };
+  visit_log_sums(num_rows, n, a, finite, [&](int64_t row, T largest, T logarithm) { out[row] = logarithm + largest; });
 }
 
 template <typename T>

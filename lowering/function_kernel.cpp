@@ -26,16 +26,12 @@ std::string_view variant_of(Arguments arguments) {
   return {};
 }
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() && !tensor.is_neg();
-}
-
 bool is_computable(const c10::IValue& argument, const c10::TensorImpl* first) {
   if (!argument.isTensor() || !argument.toTensor().defined()) {
     return false;
   }
   const at::Tensor& tensor = argument.toTensor();
-  return is_plain(tensor) && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
+  return is_plain_float(tensor) && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
          (!first || (tensor.sizes() == first->sizes() && tensor.strides() == first->strides()));
 }
 
@@ -72,7 +68,7 @@ struct Operands {
     }
     const at::Tensor& row = argument.toTensor();
     const auto sizes = tensors[0].sizes();
-    if (lacks_row || !is_plain(row) || row.dim() != 1 || sizes.empty() || row.size(0) != sizes.back() ||
+    if (lacks_row || !is_plain_float(row) || row.dim() != 1 || sizes.empty() || row.size(0) != sizes.back() ||
         row.stride(0) != 1) {
       return false;
     }

@@ -25,18 +25,13 @@ bool is_there(const c10::IValue& argument) {
   return argument.isTensor() && argument.toTensor().defined();
 }
 
-bool is_plain(const c10::IValue& argument) {
-  if (!is_there(argument)) {
-    return false;
-  }
-  const at::Tensor& tensor = argument.toTensor();
-  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() &&
-         !tensor.is_neg() && tensor.is_contiguous();
+bool is_contiguous_float(const c10::IValue& argument) {
+  return is_there(argument) && is_plain_float(argument.toTensor()) && argument.toTensor().is_contiguous();
 }
 
 bool is_computable(Arguments arguments) {
   for (const size_t i : {0, 1, 3, 4}) {
-    if (!is_plain(arguments[i])) {
+    if (!is_contiguous_float(arguments[i])) {
       return false;
     }
   }
@@ -49,7 +44,7 @@ bool is_computable(Arguments arguments) {
   const bool has_norms = arguments[3].toTensor().numel() == num_rows && arguments[4].toTensor().numel() == num_rows;
   const bool has_weight = is_there(arguments[5]);
   return n >= kMinRow && n <= kMaxRow && has_norms && arguments[2].toDimVector() == c10::DimVector{n} &&
-         (!has_weight || (is_plain(arguments[5]) && arguments[5].toTensor().numel() == n));
+         (!has_weight || (is_contiguous_float(arguments[5]) && arguments[5].toTensor().numel() == n));
 }
 
 float* data_of(const at::Tensor& result) {

@@ -210,6 +210,10 @@ const PointwiseOp* find_function(const OpInfo& op, std::string_view variant) {
   return nullptr;
 }
 
+bool is_plain_float(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() && !tensor.is_neg();
+}
+
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   if (!kernels::is_about_rows(function.opcode)) {
     return true;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <optional>
@@ -75,6 +76,8 @@ bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
+// Whether the tensor is such as functions take, however it lies.
+bool is_plain_float(const at::Tensor& tensor);
 // Whether a function takes tensors that lie so; all of them, if it is none of rows.
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
