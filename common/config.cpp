@@ -248,6 +248,13 @@ Config::Config()
            {"LAZYPLUG_MAX_UNUSED_GRAPHS"}},
           32,
           between(0, 1000)),
+      run_at_once(
+          {"run_at_once",
+           "Whether calls that could be recorded run at once instead: never, always, or auto, which is where a program "
+           "reads a result every few ops and was faster so when that was tried.",
+           {"LAZYPLUG_RUN_AT_ONCE"}},
+          "auto",
+          one_of({"auto", "always", "never"})),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -339,6 +346,7 @@ std::vector<FlagBase*> Config::flags() {
       &symbolic_shape_mode,
       &max_size_variants,
       &max_unused_graphs,
+      &run_at_once,
       &min_cut_nodes,
       &max_pending_nodes,
       &overlap,

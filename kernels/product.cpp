@@ -26,12 +26,17 @@ using BlasGemm = void (*)(
     T* result,
     const int* leading_result);
 
+template <typename T>
+using BlasDot = T (*)(const int* size, const T* a, const int* stride_a, const T* b, const int* stride_b);
+
 } // namespace
 
 // Not there if PyTorch has been built without BLAS.
 extern "C" {
 __attribute__((weak)) std::remove_pointer_t<BlasGemm<float>> sgemm_;
 __attribute__((weak)) std::remove_pointer_t<BlasGemm<double>> dgemm_;
+__attribute__((weak)) std::remove_pointer_t<BlasDot<float>> sdot_;
+__attribute__((weak)) std::remove_pointer_t<BlasDot<double>> ddot_;
 }
 
 namespace lazyplug::kernels {
@@ -54,6 +59,28 @@ BlasGemm<T> blas_gemm() {
 bool has_blas(c10::ScalarType dtype) {
   return (dtype == c10::ScalarType::Float && blas_gemm<float>()) ||
          (dtype == c10::ScalarType::Double && blas_gemm<double>());
+}
+
+template <typename T>
+BlasDot<T> blas_dot() {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float>) {
+    return sdot_;
+  } else {
+    return ddot_;
+  }
+#else
+  return nullptr;
+#endif
+}
+
+template <typename T>
+void call_dot(int64_t size, const void* a, int64_t stride_a, const void* b, int64_t stride_b, void* result) {
+  const auto count = static_cast<int>(size);
+  const int first_stride = size == 1 ? 1 : static_cast<int>(stride_a);
+  const int second_stride = size == 1 ? 1 : static_cast<int>(stride_b);
+  *static_cast<T*>(result) =
+      blas_dot<T>()(&count, static_cast<const T*>(a), &first_stride, static_cast<const T*>(b), &second_stride);
 }
 
 bool fits(int64_t number) {
@@ -170,6 +197,24 @@ void Product::run(double alpha, const void* a, const void* b, double beta, void*
   }
   dtype_ == c10::ScalarType::Float ? call<float>(static_cast<float>(alpha), a, b, static_cast<float>(beta), result)
                                    : call<double>(alpha, a, b, beta, result);
+}
+
+bool has_dot(c10::ScalarType dtype) {
+  return (dtype == c10::ScalarType::Float && blas_dot<float>()) ||
+         (dtype == c10::ScalarType::Double && blas_dot<double>());
+}
+
+void dot(
+    c10::ScalarType dtype,
+    int64_t size,
+    const void* a,
+    int64_t stride_a,
+    const void* b,
+    int64_t stride_b,
+    void* result) {
+  TORCH_INTERNAL_ASSERT(size > 0 && fits(size) && fits(stride_a) && fits(stride_b));
+  dtype == c10::ScalarType::Float ? call_dot<float>(size, a, stride_a, b, stride_b, result)
+                                  : call_dot<double>(size, a, stride_a, b, stride_b, result);
 }
 
 } // namespace lazyplug::kernels

@@ -63,4 +63,16 @@ class Product {
   Gemm gemm_{};
 };
 
+// The inner product of two vectors of at least one element, float32 or float64, by the BLAS that PyTorch's kernel
+// calls.
+bool has_dot(c10::ScalarType dtype);
+void dot(
+    c10::ScalarType dtype,
+    int64_t size,
+    const void* a,
+    int64_t stride_a,
+    const void* b,
+    int64_t stride_b,
+    void* result);
+
 } // namespace lazyplug::kernels

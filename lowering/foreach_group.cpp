@@ -142,7 +142,7 @@ bool ForeachGroup::has_layouts(const Signature& signature, size_t num_lists) {
   return all_fit;
 }
 
-// Whether what is new lies as the rows do. The CPU's kernels choose other strides for dimensions of size 1.
+// Whether what is new lies as a kernel makes it.
 bool ForeachGroup::returns_layouts(const Signature& signature) const {
   return std::equal(
       signature.outputs.begin(),
@@ -150,7 +150,8 @@ bool ForeachGroup::returns_layouts(const Signature& signature) const {
       layouts_.begin(),
       layouts_.end(),
       [](const Geometry& output, const Geometry* layout) {
-        return output.dtype == layout->dtype && output.sizes == layout->sizes && output.strides == layout->strides;
+        return output.dtype == layout->dtype && output.sizes == layout->sizes &&
+               output.strides == strides_of_result(layout->sizes, layout->strides);
       });
 }
 

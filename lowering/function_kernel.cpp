@@ -10,6 +10,7 @@
 #include "kernels/pointwise.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/ir/geometry.h"
 #include "lowering/norm_gradient_kernel.h"
 
 namespace lazyplug {
@@ -32,7 +33,7 @@ bool is_computable(const c10::IValue& argument, const c10::TensorImpl* first) {
   }
   const at::Tensor& tensor = argument.toTensor();
   return is_plain_float(tensor) && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
-         (!first || (tensor.sizes() == first->sizes() && tensor.strides() == first->strides()));
+         (!first || Geometry::of(*first).same_memory(tensor.sizes(), tensor.strides()));
 }
 
 // Of the arguments, if all are as they must be.
@@ -111,7 +112,7 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
 at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
   const at::Tensor& first = operands.tensors[0];
   if (!kernels::reduces_rows(opcode)) {
-    return at::detail::empty_strided_cpu(first.sizes(), first.strides(), at::kFloat);
+    return at::detail::empty_strided_cpu(first.sizes(), strides_of_result(first.sizes(), first.strides()), at::kFloat);
   }
   c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
   if (operands.keeps_dim) {

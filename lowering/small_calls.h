@@ -4,19 +4,12 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/FunctionRef.h>
 
-#include <memory>
-
-#include "lowering/ir/op_info.h"
-
 namespace lazyplug {
 
 // How calls of one op are computed that run at once, without a graph, if their tensors are small: by the kernels that a
 // graph of the one call would have, without one. What PyTorch's kernels ask and prepare takes longer than to compute.
 class SmallCalls {
  public:
-  // Null: the op has none.
-  static std::unique_ptr<const SmallCalls> make(const OpInfo& op);
-
   virtual ~SmallCalls() = default;
 
   // Where a tensor's elements are, to be read, or also written; null: nobody knows. They must stay there during the
@@ -28,7 +21,12 @@ class SmallCalls {
   at::Tensor run(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const;
 
  protected:
+  // Larger ones are PyTorch's, as they are where they stand alone in a graph.
+  static constexpr int64_t kMaxElements = 4'096;
+
   SmallCalls() = default;
+  // Null: it is no tensor, or nothing that a kernel could be told where it is.
+  static const c10::TensorImpl* plain_tensor(const c10::IValue& argument);
 
  private:
   virtual at::Tensor compute(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const = 0;

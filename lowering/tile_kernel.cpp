@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/library.h>
 
+#include "lowering/ir/geometry.h"
 #include "lowering/program_numbers.h"
 
 namespace lazyplug {
@@ -89,8 +90,11 @@ class TileKernel::Rows {
     c10::List<at::Tensor> fresh;
     for (size_t slot = first_slot; slot < kernel_.program_.num_memory; ++slot) {
       for (size_t row = 0; row < kernel_.num_rows_; ++row) {
-        at::Tensor tensor =
-            at::detail::empty_strided_cpu(first(row).sizes(), first(row).strides(), kernel_.program_.dtype);
+        const at::Tensor& like = first(row);
+        at::Tensor tensor = at::detail::empty_strided_cpu(
+            like.sizes(),
+            strides_of_result(like.sizes(), like.strides()),
+            kernel_.program_.dtype);
         place(slot, row) = tensor.mutable_data_ptr();
         fresh.push_back(std::move(tensor));
       }

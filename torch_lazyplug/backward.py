@@ -10,9 +10,6 @@ A backward pass that starts from the CPU may come by this device, too. It runs o
 in use and no other accelerator is; one that starts from another accelerator is left alone.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from torch.autograd import Variable
 
@@ -25,24 +22,16 @@ def _others_in_use() -> bool:
     return torch.backends.mps.is_available() or any(module.is_initialized() for module in _OTHER_ACCELERATORS)
 
 
-def _runs_here(roots: Sequence[Any]) -> bool:
-    if _C._lazy._any_on_device(roots):
-        return True
-    types = {root.device.type for root in roots if isinstance(root, torch.Tensor)}
-    return types <= {"cpu"} and _C._device.is_initialized() and not _others_in_use()
+def _cpu_runs_here() -> bool:
+    return _C._device.is_initialized() and not _others_in_use()
 
 
 class CallingThreadEngine(torch._C._ImperativeEngine):
     """PyTorch's engine, whose nodes for this device run on the calling thread."""
 
-    def run_backward(self, tensors: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        if not _runs_here(tensors):
-            return super().run_backward(tensors, *args, **kwargs)
-        was_enabled = _C._lazy._exchange_multithreading(False)
-        try:
-            return super().run_backward(tensors, *args, **kwargs)
-        finally:
-            _C._lazy._exchange_multithreading(was_enabled)
+    run_backward = staticmethod(
+        _C._backward._make_run_backward(torch._C._ImperativeEngine().run_backward, _cpu_runs_here)
+    )
 
 
 def install() -> None:

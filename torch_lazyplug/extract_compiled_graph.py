@@ -23,6 +23,7 @@ _UNCUT = {
     "max_pending_nodes": 2**62,
     "min_cut_nodes": 2**62,
     "chunk_nodes": 2**62,
+    "run_at_once": "never",
 }
 
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "backend/caches/varying_sizes.h"
+#include "backend/caches/steps.h"
 #include "backend/diagnostics/origins.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <deque>
 
-#include "backend/caches/varying_sizes.h"
+#include "backend/caches/steps.h"
 #include "backend/ops/call_kinds.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backend/caches/steps.h"
 #include "backend/ops/call_kinds.h"
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
@@ -40,7 +41,6 @@ bool may_run_at_once() {
 }
 
 // Apart from the rest, because every call asks.
-std::atomic<uint64_t> step_number{2};
 std::atomic<uint64_t> last_new_step{0}; // that had a new key
 
 class VaryingSizes {
@@ -106,7 +106,7 @@ class VaryingSizes {
   // Whether this is the first step in which the key comes.
   bool meet(const Hash128& key) {
     count_call();
-    const uint64_t step = step_number.load(std::memory_order_relaxed);
+    const uint64_t step = current_step();
     const uint64_t now = (key.hi & ~kStepBits) | (step & kStepBits);
     Line& line = met_[key.lo % met_.size()];
     for (const uint64_t met : line) {
@@ -152,16 +152,8 @@ void note_sizes(const Trace& trace) {
   varying_sizes().note(trace);
 }
 
-void note_step() {
-  step_number.fetch_add(1, std::memory_order_relaxed);
-}
-
 bool has_varying_sizes(const Call& call) {
   return may_run_at_once() && varying_sizes().is_new(call);
-}
-
-uint64_t current_step() {
-  return step_number.load(std::memory_order_relaxed);
 }
 
 bool are_sizes_new() {

@@ -21,11 +21,6 @@ namespace lazyplug {
 // A graph is compiled.
 void note_sizes(const Trace& trace);
 
-// The program reads a result, or marks a step: what comes next is another step.
-void note_step();
-// The number of this step.
-uint64_t current_step();
-
 // Whether to run the call, whose key is unknown, at once. For each key, in one
 // step only.
 bool has_varying_sizes(const Call& call);

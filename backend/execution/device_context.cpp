@@ -270,8 +270,21 @@ StreamContext* DeviceContext::end_step(const LazyStorageImpl& storage, Lock& loc
 c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
   ensure_initialized();
   const SyncCause cause("memory access"); // unless the caller knows better
+  Lock lock(storage.context().mutex_);
+  make_available(storage, lock);
+  return storage.memory_;
+}
+
+at::Tensor DeviceContext::read(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  ensure_initialized();
+  const SyncCause cause("memory access");
+  Lock lock(storage.context().mutex_);
+  make_available(storage, lock);
+  return storage.part(tensor);
+}
+
+void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {
   DeviceContext& context = storage.context();
-  Lock lock(context.mutex_);
   StreamContext* ended = context.end_step(storage, lock);
   while (true) {
     settle(storage, lock);
@@ -280,7 +293,7 @@ c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
         if (ended) {
           ended->note_result();
         }
-        return storage.memory_;
+        return;
       case LazyStorageImpl::State::kUnallocated:
         allocate(storage, lock);
         break;

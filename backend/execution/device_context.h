@@ -56,6 +56,9 @@ class DeviceContext {
   // Makes the storage available, and returns its memory. Rethrows the error if
   // its contents could not be computed.
   static c10::Storage materialize(LazyStorageImpl& storage);
+  // The same, and returns what a tensor of the storage is on the CPU, for who reads it now. Others may be given the
+  // same CPU tensor.
+  static at::Tensor read(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   static LazyStorageImpl::State state_of(const LazyStorageImpl& storage);
   // Whether materialize() would find the contents computed.
   static bool is_ready(const LazyStorageImpl& storage);
@@ -134,6 +137,7 @@ class DeviceContext {
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);
   static void settle(LazyStorageImpl& storage, Lock& lock);
   static void allocate(LazyStorageImpl& storage, Lock& lock);
+  static void make_available(LazyStorageImpl& storage, Lock& lock);
   StreamContext* end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_leaf(LazyStorageImpl& storage);
   static void drop_pending(LazyStorageImpl& storage);

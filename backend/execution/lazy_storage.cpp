@@ -181,6 +181,11 @@ at::Tensor LazyStorageImpl::leaf() {
   return is_untouched ? leaf_ : make_cpu_tensor(memory_, leaf_layout_->geometry);
 }
 
+at::Tensor LazyStorageImpl::part(const c10::TensorImpl& tensor) {
+  const bool is_leaf = leaf_layout_ && leaf_nbytes_ == nbytes() && leaf_layout_->geometry.matches(tensor);
+  return is_leaf ? leaf() : make_cpu_tensor(memory_, Geometry::of(tensor));
+}
+
 bool is_lazy(const at::TensorBase& tensor) {
   return tensor.defined() && LazyStorageImpl::of(tensor) != nullptr;
 }

@@ -99,6 +99,8 @@ class LazyStorageImpl final : public c10::StorageImpl {
   template <typename Tensor> // or its geometry
   LayoutPtr leaf_layout(const Tensor& tensor, Discarded& discarded);
   at::Tensor leaf();
+  // Of an available storage: what the tensor is on the CPU. The leaf, if the last trace read the storage so.
+  at::Tensor part(const c10::TensorImpl& tensor);
   // Whether `value_` and `layout_` belong to the trace with this number. Each
   // trace of the process has its own.
   bool in_trace(uint64_t epoch) const {

@@ -1,6 +1,7 @@
 #include "backend/inference/recall.h"
 
 #include "backend/caches/compile_storms.h"
+#include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/caches/varying_sizes.h"
 
@@ -9,6 +10,9 @@ namespace lazyplug {
 std::optional<Inference> recall(const Call& call) {
   auto found = find_signature(call.key);
   const bool can_be_recorded = found && *found;
+  if ((can_be_recorded || !found) && runs_steps_at_once()) {
+    return Inference{.run_now = "its program reads a result every few ops"};
+  }
   if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
     return Inference{.run_now = "its sizes vary"};
   }

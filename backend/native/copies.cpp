@@ -1,13 +1,13 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 
-#include "backend/caches/varying_sizes.h"
+#include "backend/caches/steps.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
 #include "backend/execution/device_context.h"
 #include "backend/native/kernels.h"
 #include "backend/ops/op_registry.h"
 #include "backend/recording/fallback.h"
-#include "backend/recording/tracer.h"
+#include "backend/recording/fast_kernels.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "device/runtime.h"
@@ -19,12 +19,7 @@ namespace {
 
 at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   static const OpInfo& op = op_info("aten::copy_", "");
-  const auto read = [&](PredictedCall& call) { return call.add(self) && call.add(source) && call.add(non_blocking); };
-  if (!predict(op, self, read)) {
-    c10::Stack stack{self, source, non_blocking};
-    trace_unpredicted(op, &stack);
-  }
-  return self;
+  return fast_kernels::FastKernel<at::_ops::copy_>(op)(self, source, non_blocking);
 }
 
 bool covers_storage(const at::Tensor& tensor) {
@@ -120,9 +115,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   note_step();
   counter.add();
   const SyncCause cause("item");
-  const at::Tensor alias = cpu_alias(self, /*for_write=*/false);
   // Past the dispatcher.
-  return at::native::_local_scalar_dense_cpu(alias);
+  return at::native::_local_scalar_dense_cpu(cpu_operand(self));
 }
 
 } // namespace lazyplug::native

@@ -58,6 +58,12 @@ at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
   return make_cpu_tensor(memory_of(tensor, for_write), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
+at::Tensor cpu_operand(const at::Tensor& tensor) {
+  auto* storage = LazyStorageImpl::of(tensor);
+  return storage ? DeviceContext::read(*storage, *tensor.unsafeGetTensorImpl())
+                 : cpu_alias(tensor, /*for_write=*/false);
+}
+
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
   return make_lazy_tensor(adopt(tensor.storage(), device), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
@@ -71,14 +77,14 @@ at::Tensor move_to_device(at::Tensor cpu, c10::DeviceIndex device) {
 
 // ---- in ----
 
-at::Tensor CpuTensors::to_cpu(at::Tensor tensor, bool written) {
-  if (!tensor.defined()) {
-    return tensor;
+at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) {
+  if (!tensor->defined()) {
+    return *tensor;
   }
-  const bool is_ours = tensor.device().type() == kLazyDevice;
-  const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy.is_same(tensor); });
+  const bool is_ours = tensor->device().type() == kLazyDevice;
+  const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy->is_same(*tensor); });
   if (!pair) {
-    at::Tensor cpu = is_ours ? convert_to_cpu(tensor, written || may_write_) : tensor;
+    at::Tensor cpu = is_ours ? convert_to_cpu(*tensor, written || may_write_) : *tensor;
     pair = &tensors_.emplace_back(std::move(tensor), std::move(cpu));
   }
   if (written && is_ours) {
@@ -93,12 +99,14 @@ at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor, bool for_write) 
     storages_.push_back({part.storage(), cpu.storage()});
     return cpu;
   };
-  at::Tensor cpu = is_non_strided(tensor) ? convert_non_strided(tensor, convert)
-                   : may_write_           ? convert(tensor)
-                                          : cpu_alias(tensor, for_write);
-  if (tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type())) {
-    // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
-    // gradients makes a tensor of bools require them, too.)
+  // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
+  // gradients makes a tensor of bools require them, too.)
+  const bool requires_grad = tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type());
+  at::Tensor cpu = is_non_strided(tensor)       ? convert_non_strided(tensor, convert)
+                   : may_write_                 ? convert(tensor)
+                   : requires_grad || for_write ? cpu_alias(tensor, for_write)
+                                                : cpu_operand(tensor);
+  if (requires_grad) {
     cpu.unsafeGetTensorImpl()->set_requires_grad(true);
   }
   return cpu;
@@ -108,7 +116,7 @@ at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor, bool for_write) 
 
 void CpuTensors::update_written() {
   for (const TensorPair& pair : written_) {
-    update(pair.lazy, pair.cpu);
+    update(*pair.lazy, pair.cpu);
   }
 }
 
@@ -135,7 +143,7 @@ at::Tensor CpuTensors::to_lazy(at::Tensor tensor) {
     return tensor;
   }
   if (const TensorPair* pair = find([&](const TensorPair& known) { return known.cpu.is_same(tensor); })) {
-    return pair->lazy;
+    return *pair->lazy;
   }
   if (is_non_strided(tensor)) {
     return convert_non_strided(tensor, [this](const at::Tensor& part) { return strided_to_lazy(part); });
@@ -156,10 +164,10 @@ c10::Storage CpuTensors::lazy_storage(const at::Tensor& cpu) {
     }
   }
   const auto shares = [&](const TensorPair& pair) {
-    return storage_impl(pair.cpu) == storage && !pair.lazy.is_same(pair.cpu);
+    return storage_impl(pair.cpu) == storage && !pair.lazy->is_same(pair.cpu);
   };
   const TensorPair* argument = may_write_ ? nullptr : find(shares);
-  c10::Storage lazy = argument ? argument->lazy.storage() : adopt(cpu.storage(), device_);
+  c10::Storage lazy = argument ? argument->lazy->storage() : adopt(cpu.storage(), device_);
   storages_.push_back({lazy, cpu.storage()});
   return lazy;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/MaybeOwned.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backend/execution/lazy_storage.h"
@@ -12,6 +14,9 @@ namespace lazyplug {
 // A CPU tensor over the memory of a lazy one, which is made available first.
 // If the memory is to be written, pending work that reads it runs first.
 at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);
+// The same for a kernel of ours or PyTorch's that reads it now: the next one may be given the same CPU tensor, so
+// nobody may keep it, or change what it is.
+at::Tensor cpu_operand(const at::Tensor& tensor);
 
 // A lazy tensor over the memory of a strided CPU tensor that nobody else holds.
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device);
@@ -29,7 +34,13 @@ class CpuTensors {
   CpuTensors(c10::DeviceIndex device, bool may_write) : device_(device), may_write_(may_write) {}
 
   // The CPU tensor that stands for an argument: itself if it is not lazy.
-  at::Tensor to_cpu(at::Tensor tensor, bool written);
+  at::Tensor to_cpu(at::Tensor tensor, bool written) {
+    return to_cpu(c10::MaybeOwned<at::Tensor>::owned(std::move(tensor)), written);
+  }
+  // The same for one that is only read, and lives longer than this.
+  at::Tensor borrowed_to_cpu(const at::Tensor& tensor) {
+    return to_cpu(c10::MaybeOwned<at::Tensor>::borrowed(tensor), /*written=*/false);
+  }
   // After the call: the op may have resized what it has written, or its storage,
   // or given it another one.
   void update_written();
@@ -38,7 +49,7 @@ class CpuTensors {
 
  private:
   struct TensorPair {
-    at::Tensor lazy;
+    c10::MaybeOwned<at::Tensor> lazy;
     at::Tensor cpu;
   };
   // Both are held: an op may let go of a part of a tensor, and another storage
@@ -53,6 +64,7 @@ class CpuTensors {
     const auto found = std::find_if(tensors_.begin(), tensors_.end(), predicate);
     return found == tensors_.end() ? nullptr : found;
   }
+  at::Tensor to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written);
   at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write);
   at::Tensor strided_to_lazy(const at::Tensor& cpu);
   c10::Storage lazy_storage(const at::Tensor& cpu);

@@ -24,7 +24,7 @@ bool is_number(const at::Tensor& tensor) {
 } // namespace
 
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor) {
-  return tensor.is_cpu() ? tensor : tensors.to_cpu(tensor, /*written=*/false);
+  return tensor.is_cpu() ? tensor : tensors.borrowed_to_cpu(tensor);
 }
 
 std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor) {

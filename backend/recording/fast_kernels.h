@@ -6,18 +6,19 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
-#include <array>
 #include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "backend/ops/borrowed_arguments.h"
 #include "backend/ops/float_numbers.h"
 #include "backend/ops/op_table.h"
 #include "backend/recording/fallback.h"
 #include "backend/recording/tracer.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/light_calls.h"
+#include "lowering/make_small_calls.h"
 
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {
@@ -147,7 +148,7 @@ auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& o
 // Null: the op has none.
 template <typename Op>
 const SmallCalls* small_calls_of(const OpInfo& op) {
-  static const SmallCalls* const calls = SmallCalls::make(op).release();
+  static const SmallCalls* const calls = make_small_calls(op).release();
   return calls;
 }
 
@@ -178,7 +179,7 @@ run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IVa
 // A call that is not predicted, but known. For ops that return one new tensor.
 template <typename Op, typename... Args>
 std::optional<at::Tensor> call_remembered(const OpInfo& op, const Args&... args) {
-  const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
+  const BorrowedArguments arguments(args...);
   auto known = record_known(op, arguments);
   if (!known) {
     return std::nullopt;
@@ -207,14 +208,15 @@ bool call_known_inplace(const OpInfo& op, const Args&... args) {
   if (predict_unboxed(op, args...)) {
     return true;
   }
-  c10::Stack stack;
-  torch::jit::push(stack, args...);
-  const auto known = record_known(op, stack);
+  const BorrowedArguments arguments(args...);
+  const auto known = record_known(op, arguments);
   if (known && known->run_now) {
     const SmallCalls* small_calls = small_calls_of<Op>(op);
-    const bool is_done =
-        small_calls && run_small_at_once(op, *small_calls, known->device, known->run_now, stack).defined();
-    is_done ? void() : run_at_once(op, &stack, known->run_now);
+    if (!small_calls || !run_small_at_once(op, *small_calls, known->device, known->run_now, arguments).defined()) {
+      c10::Stack stack;
+      torch::jit::push(stack, args...);
+      run_at_once(op, &stack, known->run_now);
+    }
   }
   return known.has_value();
 }
@@ -300,6 +302,16 @@ constexpr bool kMayBeFast<Result(Args...)> = (LookedAt<std::remove_cvref_t<Args>
 } // namespace lazyplug::fast_kernels
 
 namespace lazyplug {
+
+// The fast path of an op whose kernel is a native one (backend/native/): in front of autograd's only. What is plain
+// goes past that kernel, too.
+template <typename Op>
+FastPath fast_in_front() {
+  static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
+  return {Op::name, Op::overload_name, nullptr, [](const OpInfo& op) {
+            return torch::CppFunction(fast_kernels::FastAutogradKernel<Op>(op));
+          }};
+}
 
 // The fast path of an op, such as at::_ops::add_Tensor.
 template <typename Op>

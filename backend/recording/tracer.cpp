@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/caches/compile_storms.h"
+#include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/caches/varying_sizes.h"
 #include "backend/diagnostics/python_hooks.h"
@@ -16,6 +17,7 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
+#include "lowering/fusion/pointwise_ops.h"
 
 namespace lazyplug {
 namespace {
@@ -253,7 +255,8 @@ void run_and_learn(const Call& call, c10::Stack* stack, const char* reason) {
 
 void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   const OpInfo& op = *call.op;
-  if (op.is_foreach() && (inference.run_now || !inference.signature)) {
+  // A function is computed for all tensors of a list, or for none: taken apart, it would be for some.
+  if (op.is_foreach() && (inference.run_now ? !is_function(op) : !inference.signature)) {
     return run_composite(op, stack);
   }
   if (inference.run_now && inference.learn) {
@@ -281,7 +284,7 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read) {
   auto* storage = example.defined() ? LazyStorageImpl::of(example) : nullptr;
-  if (!storage || are_sizes_new() || is_storming() || is_fallback_forced(op)) {
+  if (!storage || runs_steps_at_once() || are_sizes_new() || is_storming() || is_fallback_forced(op)) {
     return std::nullopt;
   }
   return storage->context().record_predicted(op, read);

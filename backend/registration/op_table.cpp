@@ -311,7 +311,11 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::cholesky_inverse", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::triangular_solve", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::geqrf", .traits = {.infer_on_cpu = true}, .reason = kNoMeta},
-      {.op = "aten::dot", .left_alone = true, .shape = shape::product, .reason = kConjugate},
+      {.op = "aten::dot",
+       .left_alone = true,
+       .shape = shape::product,
+       .fast = fast_in_front<ops::dot>(),
+       .reason = kConjugate},
       {.op = "aten::vdot", .left_alone = true, .reason = kConjugate},
       // Fourier transforms.
       {.op = "aten::_fft_r2c", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},

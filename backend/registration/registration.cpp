@@ -3,7 +3,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
-#include "backend/caches/varying_sizes.h"
+#include "backend/caches/steps.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/execution/device_context.h"
 #include "backend/execution/lazy_storage.h"

@@ -96,7 +96,7 @@ bool lies_like(const GraphUse& operand, const Geometry& result) {
     return false;
   }
   const Geometry& seen = seen_by(operand);
-  return seen.dtype == result.dtype && seen.sizes == result.sizes && seen.strides == result.strides;
+  return seen.dtype == result.dtype && seen.same_memory(result.sizes, result.strides);
 }
 
 // The operands after the first: a weight, or none, then a bias, if there is a weight.

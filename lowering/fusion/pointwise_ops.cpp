@@ -158,7 +158,8 @@ std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
     return std::nullopt;
   }
   const double value = exponent.isInt() ? static_cast<double>(exponent.toInt()) : exponent.toDouble();
-  return value == 2      ? std::optional(Opcode::kSquare)
+  return value == 1      ? std::optional(Opcode::kCopy)
+         : value == 2    ? std::optional(Opcode::kSquare)
          : value == 3    ? std::optional(Opcode::kCube)
          : value == -2   ? std::optional(Opcode::kInverseSquare)
          : value == -1   ? std::optional(Opcode::kReciprocal)
@@ -219,7 +220,8 @@ bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArr
     return true;
   }
   return !sizes.empty() && sizes.back() >= function.min_row && sizes.back() <= function.max_row &&
-         c10::multiply_integers(sizes) != 0 && strides == Geometry::contiguous(c10::ScalarType::Float, sizes).strides;
+         c10::multiply_integers(sizes) != 0 &&
+         Geometry::contiguous(c10::ScalarType::Float, sizes).same_memory(sizes, strides);
 }
 
 } // namespace lazyplug

@@ -67,7 +67,8 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op);
 
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
-// nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps.
+// nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps
+// (what the strides of dimensions of one element are, does not matter).
 // Those of rows also want the tensors to be contiguous, and the rows to be as long as takes_rows() says; beside them,
 // there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.

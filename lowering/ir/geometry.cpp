@@ -127,6 +127,14 @@ bool Geometry::same_memory(c10::IntArrayRef other_sizes, c10::IntArrayRef other_
   return true;
 }
 
+c10::DimVector strides_of_result(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  Geometry usual = Geometry::contiguous(c10::ScalarType::Float, sizes);
+  if (!usual.same_memory(sizes, strides) && sizes.size() == 4) {
+    usual.strides = c10::get_channels_last_strides_2d(sizes);
+  }
+  return usual.same_memory(sizes, strides) ? usual.strides : c10::DimVector(strides);
+}
+
 bool Geometry::matches(const c10::TensorImpl& tensor) const {
   return tensor.storage_offset() == offset && matches_apart_from_offset(tensor);
 }

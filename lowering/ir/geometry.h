@@ -69,6 +69,10 @@ struct Geometry {
   static Geometry of_storage(const Geometry& tensor, bool is_dense, size_t nbytes);
 };
 
+// How PyTorch's kernels have what they compute element by element of a tensor without gaps, and others like it, lie: as
+// the tensor itself does, but for dimensions of one element, whose strides say nothing.
+c10::DimVector strides_of_result(c10::IntArrayRef sizes, c10::IntArrayRef strides);
+
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry);
 
 // A layout that several traces refer to, and its hash. Immutable.

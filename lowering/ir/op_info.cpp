@@ -123,7 +123,7 @@ int OpInfo::find_first_factor() const {
 
 c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {
   static constexpr double kFactors[] = {1};
-  static constexpr double kExponents[] = {2, 3, -2, -1, -0.5}; // see power_opcode()
+  static constexpr double kExponents[] = {1, 2, 3, -2, -1, -0.5}; // see power_opcode()
   if (argument == "alpha" && !is_foreach_) {
     return kFactors;
   }

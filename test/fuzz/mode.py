@@ -23,6 +23,7 @@ class Mode:
     fusion: int = 1
     assemble_after: int = 0
     side_calls: int = -1
+    run_at_once: str = "never"
 
     def simpler(self):
         """Modes with one setting less."""
@@ -88,4 +89,12 @@ def _mixed(rng, number, trains):
     # Short programs must have the CPU's bits.
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
     assemble_after, side_calls = rng.choice([0, 0, 2, -1]), rng.choice([0, 0, 100, -1])
-    return replace(mode, disabled_passes=disabled, fusion=fusion, assemble_after=assemble_after, side_calls=side_calls)
+    run_at_once = rng.choices(["never", "always"], [7, 1])[0]
+    return replace(
+        mode,
+        disabled_passes=disabled,
+        fusion=fusion,
+        assemble_after=assemble_after,
+        side_calls=side_calls,
+        run_at_once=run_at_once,
+    )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import DEVICE, both, finish_pending, work
 
 from torch_lazyplug import config, metrics
@@ -226,3 +227,70 @@ def test_small_calls_in_place_write_what_others_see():
     y.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+@pytest.fixture
+def at_once():
+    with config.changed({"run_at_once": "always"}):
+        yield
+        finish_pending()
+
+
+def line_search(device):
+    """A few ops between two reads, in and out of place, by numbers and by tensors; returns all that it has read."""
+    weights = torch.linspace(-1, 1, 10).to(device).requires_grad_()
+    x = torch.linspace(-2, 2, 200).view(20, 10).to(device)
+    y = (x.detach().cpu().sum(1) > 0).float().to(device)
+    seen, step = [], 0.5
+    for _ in range(8):
+        loss = F.binary_cross_entropy_with_logits(x @ weights, y) + 0.01 * weights.square().sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        seen += [loss.item(), gradient.abs().max().item(), gradient.dot(gradient).item()]
+        with torch.no_grad():
+            weights.add_(gradient, alpha=-step)
+            kept = weights.clone()
+            weights.copy_(kept * (kept.norm() < 10)).mul_(0.99)
+        step = step * 0.9 if bool(loss > seen[0]) else step * 1.1
+    return seen + [*weights.tolist(), *(weights - kept).cumsum(0).tolist()]
+
+
+@pytest.mark.own_schedule("counts what runs at once")
+def test_short_steps_run_at_once_if_the_flag_says_so(at_once):
+    expected = line_search("cpu")
+    metrics.reset()
+    assert line_search(DEVICE) == expected
+    assert ran_at_once() > 100
+    assert metrics.counter_value("NodesRecorded") in (None, 0)
+    assert metrics.counter_value("Flush") in (None, 0)
+
+
+@pytest.mark.own_schedule("counts what runs at once")
+def test_at_once_functions_have_the_bits_of_graphs(functions):
+    """Also where dimensions of one element have odd strides, alone and in lists."""
+    odd = torch.linspace(-2, 2, 30).as_strided((2, 1, 3, 5), (15, 1, 5, 1))
+    usual = torch.linspace(0, 3, 24).view(4, 6)
+
+    def compute():
+        x, y = odd.to(DEVICE), usual.to(DEVICE)
+        lists = torch._foreach_sqrt([x.abs(), y])
+        results = [x.exp(), (x * 2).sigmoid(), F.gelu(x), F.softmax(x, -1), y.tanh(), y[:1].softmax(-1), *lists]
+        return [(result.cpu(), result.stride()) for result in results]
+
+    recorded = compute()
+    before = ran_at_once()
+    with config.changed({"run_at_once": "always"}):
+        at_once = compute()
+    assert ran_at_once() - before > 8
+    for (wanted, strides), (got, same_strides) in zip(recorded, at_once, strict=True):
+        assert torch.equal(wanted, got)
+        assert strides == same_strides
+
+
+@pytest.mark.own_schedule("counts what runs at once")
+def test_at_once_errors_are_raised_at_the_line(at_once):
+    x = torch.ones(3, device=DEVICE)
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        x.dot(torch.ones(4, device=DEVICE))
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        x.sum(1)
+    assert (x + 1).tolist() == [2.0, 2.0, 2.0]

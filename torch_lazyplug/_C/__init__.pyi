@@ -1,5 +1,6 @@
 """Types of the bindings in csrc/, which declare the names; one file per submodule."""
 
+from torch_lazyplug._C import _backward as _backward
 from torch_lazyplug._C import _config as _config
 from torch_lazyplug._C import _device as _device
 from torch_lazyplug._C import _lazy as _lazy

@@ -27,6 +27,9 @@ void init_op_bindings(py::module& m);
 // _C._optimizers: steps of optimisers; see backend/native/optimizers.h.
 void init_optimizer_bindings(py::module& m);
 
+// _C._backward: which thread runs a backward pass.
+void init_backward_bindings(py::module& m);
+
 // Lets the backend name the user's Python lines, and raise Python's errors again.
 void install_python_hooks();
 

@@ -9,4 +9,5 @@ PYBIND11_MODULE(_C, m) {
   lazyplug::init_graph_bindings(m);
   lazyplug::init_op_bindings(m);
   lazyplug::init_optimizer_bindings(m);
+  lazyplug::init_backward_bindings(m);
 }

@@ -1,10 +1,7 @@
-#include <c10/core/AutogradState.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -36,22 +33,6 @@ void shut_down() {
   stop_workers();
 }
 
-// Of autograd, on this thread.
-bool exchange_multithreading(bool enabled) {
-  auto& state = c10::AutogradState::get_tls_state();
-  const bool was_enabled = state.get_multithreading_enabled();
-  state.set_multithreading_enabled(enabled);
-  return was_enabled;
-}
-
-// Whether one of the objects is a tensor on the device: also one without a storage there, such as the wrappers of
-// torch.func.
-bool any_on_device(const py::sequence& objects) {
-  return std::any_of(objects.begin(), objects.end(), [](const py::handle& object) {
-    return THPVariable_Check(object.ptr()) && THPVariable_Unpack(object.ptr()).device().type() == kLazyDevice;
-  });
-}
-
 } // namespace
 
 void init_lazy_bindings(py::module& m) {
@@ -78,8 +59,6 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_get_tensors_backend", &tensors_backend, ReleaseGil());
   lazy.def("_live_nodes", &live_nodes, ReleaseGil());
   lazy.def("_shut_down", &shut_down, ReleaseGil());
-  lazy.def("_exchange_multithreading", &exchange_multithreading);
-  lazy.def("_any_on_device", &any_on_device);
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));

@@ -76,6 +76,21 @@ TEST(Geometry, StridesOfSingleElementsDoNotMatter) {
   EXPECT_FALSE(strided({2, 1}, {1, 1}).same_memory({1, 2}, {1, 1}));
 }
 
+TEST(Geometry, ResultsHaveTheUsualStridesWhereTheseSayNothing) {
+  const auto expect_as_computed = [](const at::Tensor& tensor) {
+    const at::Tensor result = tensor.exp();
+    EXPECT_EQ(c10::IntArrayRef(strides_of_result(tensor.sizes(), tensor.strides())), result.strides());
+  };
+  const at::Tensor x = at::ones({4096});
+  expect_as_computed(x.as_strided({2, 3}, {3, 1}));
+  expect_as_computed(x.as_strided({2, 3}, {1, 2}));
+  expect_as_computed(x.as_strided({2, 1, 3, 5}, {15, 1, 5, 1}));
+  expect_as_computed(x.as_strided({4, 12, 1, 1}, {12, 1, 12, 12}));
+  expect_as_computed(x.as_strided({1, 12, 2, 3}, {7, 1, 36, 12}));
+  expect_as_computed(x.as_strided({2, 5, 1, 3}, {1, 2, 7, 10}));
+  expect_as_computed(x.as_strided({2, 4, 1, 1, 1}, {4, 1, 4, 4, 4}));
+}
+
 TEST(Geometry, EveryFieldMattersToEqualityHashAndMatches) {
   const at::Tensor tensor = at::zeros({2, 2});
   const Geometry base = geometry_of(tensor);

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace lazyplug {
+
+// Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
+// these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
+// faster in the median stays, until the program changes, or for ever longer: then it is tried again. Which of the two
+// is chosen changes no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
+//
+// The flag `run_at_once` says that all calls run at once, or that none does for this reason.
+//
+// All functions are thread-safe.
+
+// The program has read a result, or marked a step.
+void note_end_of_step();
+// Whether calls that could be recorded run at once for this reason, now.
+bool runs_steps_at_once();
+// Forgets all trials.
+void clear_short_steps();
+
+// The trials, apart from clocks and counters.
+class ShortSteps {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // What there has been up to now.
+  struct Totals {
+    int64_t ops = 0;
+    int64_t compiles = 0;
+    Clock::time_point time;
+  };
+
+  // A step ends here. Returns whether the calls of the next one run at once.
+  bool end_step(const Totals& totals);
+
+  // How many trials there have been, and how many of them have ended with calls at once.
+  int64_t num_trials() const {
+    return num_trials_;
+  }
+  int64_t num_won() const {
+    return num_won_;
+  }
+
+ private:
+  // Steps that are looked at before a trial, and ops that they have in the mean at most: from some twice as many on,
+  // recording has won in all programs that were measured.
+  static constexpr int64_t kWatched = 64;
+  static constexpr int64_t kMostOps = 24;
+  // Of a stretch: a line search has some hundred in one step of its optimiser.
+  static constexpr int64_t kStretch = 1024;
+  static constexpr size_t kPairs = 5;
+  // Of the time; less is noise.
+  static constexpr double kGain = 0.03;
+  // Steps until the next trial.
+  static constexpr int64_t kFirstRest = 20'000;
+  static constexpr int64_t kGrowth = 4;
+
+  enum class Phase : uint8_t { kWatching, kRecording, kAtOnce, kResting };
+
+  void begin(Phase phase, const Totals& totals);
+  double seconds_per_op(const Totals& totals) const;
+  void end_stretch(const Totals& totals);
+  void decide();
+  bool are_long(const Totals& totals) const;
+
+  Phase phase_ = Phase::kWatching;
+  bool is_at_once_ = false; // what has been decided
+  Totals begin_;            // of what is looked at
+  int64_t num_steps_ = 0;   // since then
+  double recorded_ = 0;     // seconds per op, of the last stretch
+  std::array<double, kPairs> ratios_{};
+  size_t num_pairs_ = 0;
+  size_t num_spoiled_ = 0; // stretches in which graphs were compiled
+  int64_t rest_ = kFirstRest;
+  int64_t rested_ = 0;
+  int64_t num_trials_ = 0;
+  int64_t num_won_ = 0;
+};
+
+} // namespace lazyplug

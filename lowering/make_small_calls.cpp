@@ -1,0 +1,123 @@
+#include "lowering/make_small_calls.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include "kernels/product.h"
+#include "lowering/light_calls.h"
+#include "lowering/program_numbers.h"
+#include "lowering/small_pointwise.h"
+#include "lowering/small_product.h"
+#include "lowering/small_sum.h"
+
+namespace lazyplug {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+using MemoryOf = SmallCalls::MemoryOf;
+
+// ---- products ----
+
+class SmallProducts final : public SmallCalls {
+ public:
+  explicit SmallProducts(const OpInfo& op) : op_(op), adds_(op.first_factor() == 1) {}
+
+ private:
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* bias = adds_ ? plain_tensor(arguments[0]) : nullptr;
+    const auto* a = plain_tensor(arguments[adds_ ? 1 : 0]);
+    const auto* b = plain_tensor(arguments[adds_ ? 2 : 1]);
+    const auto beta = adds_ ? real_number(arguments[3]) : 0;
+    const auto alpha = adds_ ? real_number(arguments[4]) : 1;
+    if (!a || !b || a->dim() != 2 || b->dim() != 2 || (adds_ && !bias) || !beta || !alpha) {
+      return {};
+    }
+    const Geometry first = Geometry::of(*a);
+    const Geometry second = Geometry::of(*b);
+    const Geometry result = Geometry::contiguous(first.dtype, {first.sizes[0], second.sizes[1]});
+    const auto added = adds_ ? std::optional(Geometry::of(*bias)) : std::nullopt;
+    const auto product = SmallProduct::plan(added ? &*added : nullptr, first, second, result);
+    if (!product || !product->goes(*alpha, *beta)) {
+      return {};
+    }
+    const void* first_memory = memory_of(*a, /*written=*/false);
+    const void* second_memory = memory_of(*b, /*written=*/false);
+    const void* bias_memory = adds_ ? memory_of(*bias, /*written=*/false) : nullptr;
+    const ThreadsOfCall threads(op_, arguments); // not before: what is waited for has its own number
+    return first_memory && second_memory && (!adds_ || bias_memory)
+               ? product->run(*alpha, first_memory, second_memory, bias_memory)
+               : at::Tensor();
+  }
+
+  const OpInfo& op_;
+  const bool adds_;
+};
+
+class SmallDots final : public SmallCalls {
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* a = plain_tensor(arguments[0]);
+    const auto* b = plain_tensor(arguments[1]);
+    if (!a || !b || a->dim() != 1 || b->dim() != 1 || a->dtype() != b->dtype() || a->sizes() != b->sizes() ||
+        a->numel() == 0 || a->numel() > kMaxElements) {
+      return {};
+    }
+    const auto dtype = c10::typeMetaToScalarType(a->dtype());
+    if (!kernels::has_dot(dtype)) {
+      return {};
+    }
+    const void* first = memory_of(*a, /*written=*/false);
+    const void* second = memory_of(*b, /*written=*/false);
+    if (!first || !second) {
+      return {};
+    }
+    at::Tensor result = at::detail::empty_cpu({}, dtype);
+    kernels::dot(dtype, a->numel(), first, a->strides()[0], second, b->strides()[0], result.mutable_data_ptr());
+    return result;
+  }
+};
+
+// ---- sums ----
+
+class SmallSums final : public SmallCalls {
+ public:
+  explicit SmallSums(const OpInfo& op) : is_mean_(is_mean(op)), has_dims_(op.num_args() == 4) {}
+
+ private:
+  // sum(self, dtype) or sum.dim_IntList(self, dim, keepdim, dtype), likewise means.
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    if (!self || self->numel() > kMaxElements || !arguments.back().isNone()) {
+      return {};
+    }
+    const Geometry input = Geometry::of(*self);
+    const auto sum = SmallSum::plan(input, has_dims_ ? arguments[1] : c10::IValue());
+    const void* memory = sum ? memory_of(*self, /*written=*/false) : nullptr;
+    if (!memory) {
+      return {};
+    }
+    const bool keeps_dims = has_dims_ && arguments[2].toBool();
+    at::Tensor result = at::detail::empty_cpu(sum->result_sizes(input.sizes, keeps_dims), input.dtype);
+    sum->run(is_mean_, memory, result.mutable_data_ptr());
+    return result;
+  }
+
+  const bool is_mean_;
+  const bool has_dims_;
+};
+
+} // namespace
+
+std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
+  if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
+    return std::make_unique<SmallProducts>(op);
+  }
+  if (op.name() == "aten::dot") {
+    return std::make_unique<SmallDots>();
+  }
+  if (is_sum(op)) {
+    return std::make_unique<SmallSums>(op);
+  }
+  return make_small_pointwise(op);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,157 @@
+#include "backend/caches/short_steps.h"
+
+#include "backend/api/cached_run.h"
+#include "test/cpp/backend/backend_test.h"
+
+namespace lazyplug {
+namespace {
+
+using std::chrono::microseconds;
+
+// A program whose steps have so many ops, each of which takes so long when it is recorded, and when it runs at once.
+class Program {
+ public:
+  Program(int64_t ops, int64_t recorded_us, int64_t at_once_us)
+      : ops_(ops), recorded_us_(recorded_us), at_once_us_(at_once_us) {}
+
+  // Returns how many steps have run at once.
+  int64_t run(ShortSteps& trials, int64_t num_steps) {
+    int64_t num_at_once = 0;
+    for (int64_t step = 0; step < num_steps; ++step) {
+      num_at_once += is_at_once_ ? 1 : 0;
+      totals_.ops += ops_;
+      totals_.compiles += compiles_per_step_;
+      totals_.time += microseconds(ops_ * (is_at_once_ ? at_once_us_ : recorded_us_));
+      is_at_once_ = trials.end_step(totals_);
+    }
+    return num_at_once;
+  }
+
+  void set_ops(int64_t ops) {
+    ops_ = ops;
+  }
+  void set_compiles(int64_t compiles) {
+    compiles_per_step_ = compiles;
+  }
+  void reset_counters() {
+    totals_.ops = totals_.compiles = 0;
+  }
+
+ private:
+  int64_t ops_;
+  const int64_t recorded_us_;
+  const int64_t at_once_us_;
+  int64_t compiles_per_step_ = 0;
+  bool is_at_once_ = false;
+  ShortSteps::Totals totals_;
+};
+
+constexpr int64_t kEnough = 3'000; // steps for a trial
+
+TEST(ShortSteps, WhatIsFasterStays) {
+  ShortSteps slow_reads;
+  Program line_search(6, 4, 3);
+  line_search.run(slow_reads, kEnough);
+  EXPECT_EQ(slow_reads.num_trials(), 1);
+  EXPECT_EQ(slow_reads.num_won(), 1);
+  EXPECT_EQ(line_search.run(slow_reads, 1'000), 1'000);
+
+  ShortSteps fast_reads;
+  Program simulation(6, 3, 4);
+  EXPECT_LT(simulation.run(fast_reads, kEnough), kEnough / 2);
+  EXPECT_EQ(fast_reads.num_trials(), 1);
+  EXPECT_EQ(fast_reads.num_won(), 0);
+  EXPECT_EQ(simulation.run(fast_reads, 1'000), 0);
+}
+
+TEST(ShortSteps, LongStepsAreNotTried) {
+  ShortSteps trials;
+  EXPECT_EQ(Program(100, 4, 1).run(trials, kEnough), 0);
+  EXPECT_EQ(trials.num_trials(), 0);
+}
+
+TEST(ShortSteps, AreTriedMoreAndMoreSeldom) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.run(trials, 100'000);
+  EXPECT_EQ(trials.num_trials(), 2);
+  program.run(trials, 1'000'000);
+  EXPECT_LE(trials.num_trials(), 5);
+}
+
+TEST(ShortSteps, StopRunningAtOnceWhenTheyGrow) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.run(trials, kEnough);
+  program.set_ops(200);
+  EXPECT_LE(program.run(trials, 1'000), 200);
+}
+
+TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.set_compiles(1);
+  EXPECT_EQ(program.run(trials, kEnough), 0);
+  EXPECT_EQ(trials.num_trials(), 0);
+}
+
+TEST(ShortSteps, OutliveCountersThatAreReset) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.run(trials, 500);
+  program.reset_counters();
+  program.run(trials, kEnough);
+  EXPECT_EQ(trials.num_trials(), 1);
+}
+
+class ShortStepsTest : public BackendTest {
+ protected:
+  ~ShortStepsTest() override {
+    clear_graphs();
+  }
+
+  static void run(int64_t num_steps) {
+    at::Tensor x = to_lazy(iota({7}));
+    at::Tensor expected = iota({7});
+    for (int64_t step = 0; step < num_steps; ++step) {
+      x = x * 0.5 + 1;
+      expected = expected * 0.5 + 1;
+      EXPECT_EQ(x.sum().item<float>(), expected.sum().item<float>());
+    }
+    expect_equal(x, expected);
+  }
+};
+
+TEST_F(ShortStepsTest, TheFlagDecides) {
+  run(200);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+  {
+    const ScopedFlag<std::string> always(config().run_at_once, "always");
+    reset_metrics();
+    run(10);
+    EXPECT_EQ(count("RunAtOnce"), 30);
+    EXPECT_EQ(count("NodesRecorded"), 0);
+    EXPECT_EQ(count("FallbackTotal"), 0);
+  }
+  reset_metrics();
+  run(1);
+  EXPECT_EQ(count("RunAtOnce"), 0);
+}
+
+TEST_F(ShortStepsTest, AreTriedUnlessTheTestsSayWhatIsRecorded) {
+  const ScopedFlag<std::string> trials(config().run_at_once, "auto");
+  {
+    const ScopedFlag<int64_t> pieces(config().chunk_nodes, 16);
+    run(6'000);
+    EXPECT_EQ(count("ShortStepsTried"), 0);
+    EXPECT_EQ(count("RunAtOnce"), 0);
+  }
+  const ScopedFlag<int64_t> whole(config().chunk_nodes, 0);
+  run(6'000);
+  EXPECT_EQ(count("ShortStepsTried"), 1);
+  EXPECT_GT(count("RunAtOnce"), 0);
+  EXPECT_EQ(count("FallbackTotal"), 0);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
+def _make_run_backward(
+    run_backward: Callable[..., Any], cpu_runs_here: Callable[[], bool], /
+) -> Callable[..., Any]: ...
