@@ -16,7 +16,7 @@ __all__ = ["extract_compiled_graph"]
 _SEED = -2  # stands for the tensor id of a random op's seed
 
 # Nothing is cut, and nothing runs at once, while a model is recorded: it must become one graph.
-_UNCUT = {
+_UNCUT: dict[str, bool | int | str] = {
     "max_size_variants": 0,
     "launch_blocking": False,
     "max_pending_bytes": 2**62,

@@ -188,6 +188,7 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   const bool is_known = num_ops_ != 0 && !is_disturbed_;
   const size_t num_ops = std::exchange(num_ops_, 0);
   all_ops_ += num_ops;
+  ++num_steps_;
   prefix_ = 0;
   boundary_ = now_();
   ended_ = is_known ? id : 0;
@@ -200,8 +201,10 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   }
   Step& step = steps_[id];
   ++step.seen;
+  step.first_at = step.num_seen++ == 0 ? num_steps_ : step.first_at;
   step.planned_when_seen = num_ops >= kLongStep ? 1 : num_ops >= kMediumStep ? 2 : kWarmUps + kTimed;
-  step.is_rare = step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at;
+  step.is_rare =
+      (step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at) || step.is_apart(num_steps_, kMostApart);
   step.ended_at = all_ops_;
   num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
   if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
@@ -334,6 +337,8 @@ void StepPlans::settle(Step& step, bool cut) {
   settled.num_retrials = step.num_retrials;
   settled.planned_when_seen = step.planned_when_seen;
   settled.ended_at = step.ended_at;
+  settled.first_at = step.first_at;
+  settled.num_seen = step.num_seen;
   settled.follower = step.follower;
   settled.cuts = std::move(step.cuts);
   step = std::move(settled);
@@ -342,7 +347,7 @@ void StepPlans::settle(Step& step, bool cut) {
 // At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
 void StepPlans::try_again(Step& step) {
   const bool is_first = step.num_retrials++ == 0;
-  if (step.cuts.empty() && (!is_first || step.is_long())) {
+  if (step.cuts.empty() && (!is_first || step.is_long() || step.is_apart(num_steps_, kNear))) {
     return;
   }
   step.state = step.cuts.empty() ? State::kTimed : State::kTrial;

@@ -51,7 +51,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // the others, too: a trial compares a step with its own cuts and without, and a
 // step that has to be timed is not cut at all meanwhile. Counters:
 // StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
-// settled otherwise.
+// settled otherwise. Steps that come seldom are not planned, since this compiles.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -68,6 +68,8 @@ class StepPlans {
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 384; // ops: planned when it has come twice
   static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
+  static constexpr size_t kMostApart = 8;    // and comes after so many steps at most; anew, only one that comes
+  static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only
   static constexpr size_t kQuiet = 16;       // after so many settled steps, recording is not timed
   static constexpr size_t kMaxFreed = 3;     // how often others are not cut, so that a step can be timed
   // After how many steps one that is settled comes on trial again.
@@ -116,6 +118,8 @@ class StepPlans {
     size_t planned_when_seen = 0; // so often
     bool is_rare = false;
     uint64_t ended_at = 0; // counting all ops
+    uint64_t first_at = 0; // counting all steps
+    uint64_t num_seen = 0; // in all states
     StepId follower = 0;   // the step that came next, the last time; 0: not known
     bool is_cut = false;   // is settled so
     bool cuts_now = false; // its own cuts are made
@@ -125,6 +129,10 @@ class StepPlans {
     std::vector<double> cut;
     std::vector<StepId> cuts; // prefixes
 
+    // Whether it comes, in the mean, after more than so many steps.
+    bool is_apart(uint64_t num_steps, uint64_t distance) const {
+      return num_steps - first_at > distance * (num_seen - 1);
+    }
     bool is_long() const {
       return planned_when_seen == 1;
     }
@@ -154,8 +162,9 @@ class StepPlans {
   std::unordered_map<StepId, size_t> cuts_; // of how many steps that are cut
   size_t uncut_steps_ = 0;                  // so many steps to come are whole
   // The step that is being recorded.
-  StepId prefix_ = 0;    // of its ops so far
-  uint64_t all_ops_ = 0; // of all steps that have ended
+  StepId prefix_ = 0;      // of its ops so far
+  uint64_t all_ops_ = 0;   // of all steps that have ended
+  uint64_t num_steps_ = 0; // which are so many
   size_t num_ops_ = 0;
   bool is_disturbed_ = false;
   bool is_timed_ = false;
