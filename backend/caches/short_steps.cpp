@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "common/config.h"
 #include "common/fork_safe_mutex.h"
@@ -10,39 +11,47 @@
 
 namespace lazyplug {
 
-bool ShortSteps::end_step(const Totals& totals) {
+bool ShortSteps::end_step(StepId id, const Totals& totals) {
   if (totals.ops < begin_.ops) { // the counters have been reset
     begin(phase_ == Phase::kResting ? Phase::kResting : Phase::kWatching, totals);
   }
   ++num_steps_;
-  switch (phase_) {
-    case Phase::kWatching:
-      if (num_steps_ >= kWatched) {
-        const bool is_settled = totals.compiles == begin_.compiles && totals.ops != begin_.ops;
-        begin(is_settled && !are_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
-      }
-      break;
-    case Phase::kRecording:
-    case Phase::kAtOnce:
-      if (totals.ops - begin_.ops >= kStretch) {
-        end_stretch(totals);
-      }
-      break;
-    case Phase::kResting:
-      if (num_steps_ >= kWatched) {
-        rested_ += num_steps_;
-        const bool has_changed = is_at_once_ && are_long(totals);
-        begin(rested_ >= rest_ || has_changed ? Phase::kWatching : Phase::kResting, totals);
-      }
-      break;
+  const auto known = are_at_once_.find(id);
+  num_unknown_ += known == are_at_once_.end() ? 1 : 0;
+  if (phase_ == Phase::kRecording || phase_ == Phase::kAtOnce) {
+    if (std::find(tried_.begin(), tried_.end(), id) == tried_.end() && tried_.size() < kMaxKnown) {
+      tried_.push_back(id);
+    }
+    if (totals.ops - begin_.ops >= kStretch) {
+      end_stretch(totals);
+    }
+    return phase_ == Phase::kAtOnce;
   }
-  return phase_ == Phase::kAtOnce || (phase_ == Phase::kResting && is_at_once_);
+  if (num_steps_ >= kWatched) {
+    end_window(totals);
+  }
+  // What comes next is most likely what came last.
+  return phase_ != Phase::kRecording && known != are_at_once_.end() && known->second;
+}
+
+void ShortSteps::end_window(const Totals& totals) {
+  const bool is_unknown = 2 * num_unknown_ > num_steps_;
+  if (phase_ == Phase::kWatching && is_unknown) {
+    const bool is_settled = totals.compiles == begin_.compiles && totals.ops != begin_.ops;
+    return begin(is_settled && !are_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
+  }
+  rested_ += num_steps_;
+  if (is_unknown) {
+    rest_ = kFirstRest;
+    return begin(Phase::kWatching, totals);
+  }
+  begin(rested_ >= rest_ ? Phase::kRecording : Phase::kResting, totals);
 }
 
 void ShortSteps::begin(Phase phase, const Totals& totals) {
   phase_ = phase;
   begin_ = totals;
-  num_steps_ = 0;
+  num_steps_ = num_unknown_ = 0;
 }
 
 bool ShortSteps::are_long(const Totals& totals) const {
@@ -58,10 +67,12 @@ void ShortSteps::end_stretch(const Totals& totals) {
   const double seconds = seconds_per_op(totals);
   if (totals.compiles != begin_.compiles || are_long(totals)) {
     // The program has come to something new; if it goes on so, it is not the time for a trial.
-    num_pairs_ = ++num_spoiled_ > kPairs ? 0 : num_pairs_;
-    begin(num_spoiled_ > kPairs ? Phase::kWatching : Phase::kRecording, totals);
-    num_spoiled_ = num_spoiled_ > kPairs ? 0 : num_spoiled_;
-    return;
+    if (++num_spoiled_ <= kPairs) {
+      return begin(Phase::kRecording, totals);
+    }
+    num_pairs_ = num_spoiled_ = 0;
+    tried_.clear();
+    return begin(Phase::kWatching, totals);
   }
   if (phase_ == Phase::kRecording) {
     recorded_ = seconds;
@@ -77,16 +88,26 @@ void ShortSteps::end_stretch(const Totals& totals) {
 void ShortSteps::decide() {
   const auto median = ratios_.begin() + kPairs / 2;
   std::nth_element(ratios_.begin(), median, ratios_.end());
-  is_at_once_ = *median < 1 - kGain;
+  const bool is_at_once = *median < 1 - kGain;
+  if (are_at_once_.size() >= kMaxKnown) {
+    are_at_once_.clear();
+  }
+  for (const StepId id : tried_) {
+    are_at_once_[id] = is_at_once;
+  }
+  tried_.clear();
   ++num_trials_;
-  num_won_ += is_at_once_ ? 1 : 0;
+  num_won_ += is_at_once ? 1 : 0;
   num_pairs_ = num_spoiled_ = 0;
+  rest_ = rested_ >= rest_ ? std::min(rest_, std::numeric_limits<int64_t>::max() / kGrowth) * kGrowth : rest_;
   rested_ = 0;
-  rest_ = num_trials_ == 1 ? kFirstRest : std::min(rest_, std::numeric_limits<int64_t>::max() / kGrowth) * kGrowth;
   phase_ = Phase::kResting;
 }
 
 namespace {
+
+// The ops of this thread's step, apart from their order.
+thread_local ShortSteps::StepId step_so_far = 0;
 
 enum class Choice : uint8_t { kTrials, kNever, kAlways };
 
@@ -107,6 +128,7 @@ class Trials {
     if (choice_.load(std::memory_order_relaxed) != Choice::kTrials) {
       return;
     }
+    const ShortSteps::StepId id = std::exchange(step_so_far, 0);
     const ForkSafeLock lock(mutex_);
     // Steps of several threads tell nothing of any.
     const auto thread = std::this_thread::get_id();
@@ -118,7 +140,7 @@ class Trials {
     }
     const int64_t num_trials = steps_.num_trials();
     const int64_t num_won = steps_.num_won();
-    is_at_once_.store(steps_.end_step(totals()), std::memory_order_relaxed);
+    is_at_once_.store(steps_.end_step(id, totals()), std::memory_order_relaxed);
     if (steps_.num_trials() != num_trials) {
       static Counter& tried = counter("ShortStepsTried");
       static Counter& won = counter("ShortStepsAtOnce");
@@ -164,6 +186,11 @@ Trials& trials() {
 }
 
 } // namespace
+
+void note_call(const OpInfo& op) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15; // 2^64 by the golden ratio
+  step_so_far += (reinterpret_cast<uintptr_t>(&op) >> 4) * kOdd;
+}
 
 void note_end_of_step() {
   trials().end_step();

@@ -5,19 +5,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "lowering/ir/op_info.h"
 
 namespace lazyplug {
 
 // Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
 // these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
-// faster in the median stays, until the program changes, or for ever longer: then it is tried again. Which of the two
-// is chosen changes no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
+// faster in the median stays, for ever longer: then it is tried again. A step is known by its ops, whatever their
+// order, so another program, or another phase of this one, has a trial of its own. Which of the two is chosen changes
+// no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
 //
 // The flag `run_at_once` says that all calls run at once, or that none does for this reason.
 //
 // All functions are thread-safe.
 
+// This thread has recorded a call of an op, or run it at once.
+void note_call(const OpInfo& op);
 // The program has read a result, or marked a step.
 void note_end_of_step();
 // Whether calls that could be recorded run at once for this reason, now.
@@ -36,9 +42,10 @@ class ShortSteps {
     int64_t compiles = 0;
     Clock::time_point time;
   };
+  using StepId = uint64_t;
 
   // A step ends here. Returns whether the calls of the next one run at once.
-  bool end_step(const Totals& totals);
+  bool end_step(StepId id, const Totals& totals);
 
   // How many trials there have been, and how many of them have ended with calls at once.
   int64_t num_trials() const {
@@ -57,24 +64,30 @@ class ShortSteps {
   static constexpr int64_t kStretch = 1024;
   static constexpr size_t kPairs = 5;
   // Of the time; less is noise.
-  static constexpr double kGain = 0.03;
+  static constexpr double kGain = 0.05;
   // Steps until the next trial.
   static constexpr int64_t kFirstRest = 20'000;
   static constexpr int64_t kGrowth = 4;
 
+  // Steps that have been tried and are known.
+  static constexpr size_t kMaxKnown = 1024;
+
   enum class Phase : uint8_t { kWatching, kRecording, kAtOnce, kResting };
 
   void begin(Phase phase, const Totals& totals);
+  void end_window(const Totals& totals);
   double seconds_per_op(const Totals& totals) const;
   void end_stretch(const Totals& totals);
   void decide();
   bool are_long(const Totals& totals) const;
 
   Phase phase_ = Phase::kWatching;
-  bool is_at_once_ = false; // what has been decided
-  Totals begin_;            // of what is looked at
-  int64_t num_steps_ = 0;   // since then
-  double recorded_ = 0;     // seconds per op, of the last stretch
+  Totals begin_;              // of what is looked at
+  int64_t num_steps_ = 0;     // since then
+  int64_t num_unknown_ = 0;   // of these
+  std::vector<StepId> tried_; // in this trial
+  std::unordered_map<StepId, bool> are_at_once_;
+  double recorded_ = 0; // seconds per op, of the last stretch
   std::array<double, kPairs> ratios_{};
   size_t num_pairs_ = 0;
   size_t num_spoiled_ = 0; // stretches in which graphs were compiled

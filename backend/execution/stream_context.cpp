@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/diagnostics/journal.h"
 #include "backend/execution/device_context.h"
@@ -105,6 +106,7 @@ Outputs StreamContext::record(
   may_teach_ |= !signature->proven.value.load(std::memory_order_relaxed);
   recorded.add();
   signature->op->calls().add();
+  note_call(*signature->op);
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "backend/caches/short_steps.h"
 #include "backend/diagnostics/journal.h"
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/diagnostics/sync_cause.h"
@@ -160,6 +161,7 @@ void note_at_once(const OpInfo& op, const char* reason, int64_t start_ns) {
   static Counter& runs = counter("RunAtOnce");
   runs.add();
   op.calls().add();
+  note_call(op);
   if (config().debug.get()) {
     const int64_t duration_ns = since(start_ns);
     const char* location = current_location();

@@ -22,7 +22,7 @@ class Program {
       totals_.ops += ops_;
       totals_.compiles += compiles_per_step_;
       totals_.time += microseconds(ops_ * (is_at_once_ ? at_once_us_ : recorded_us_));
-      is_at_once_ = trials.end_step(totals_);
+      is_at_once_ = trials.end_step(static_cast<uint64_t>(ops_), totals_);
     }
     return num_at_once;
   }
@@ -79,12 +79,21 @@ TEST(ShortSteps, AreTriedMoreAndMoreSeldom) {
   EXPECT_LE(trials.num_trials(), 5);
 }
 
-TEST(ShortSteps, StopRunningAtOnceWhenTheyGrow) {
+TEST(ShortSteps, EachProgramHasItsTrial) {
   ShortSteps trials;
-  Program program(6, 4, 3);
-  program.run(trials, kEnough);
-  program.set_ops(200);
-  EXPECT_LE(program.run(trials, 1'000), 200);
+  Program line_search(6, 4, 3);
+  Program simulation(7, 3, 4);
+  Program training(200, 4, 3);
+  line_search.run(trials, kEnough);
+  simulation.run(trials, kEnough);
+  EXPECT_EQ(trials.num_trials(), 2);
+  EXPECT_EQ(trials.num_won(), 1);
+  EXPECT_LE(training.run(trials, 1'000), 1) << "is long, and so not tried";
+  EXPECT_EQ(trials.num_trials(), 2);
+  line_search.run(trials, 1);
+  EXPECT_GE(line_search.run(trials, 100), 30);
+  simulation.run(trials, 1);
+  EXPECT_EQ(simulation.run(trials, 100), 0);
 }
 
 TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
