@@ -1,7 +1,9 @@
 #include "backend/caches/short_steps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -37,7 +39,7 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
 void ShortSteps::end_window(const Totals& totals) {
   const bool is_unknown = 2 * num_unknown_ > num_steps_;
   if (phase_ == Phase::kWatching && is_unknown) {
-    const bool is_settled = totals.compiles == begin_.compiles && totals.ops != begin_.ops;
+    const bool is_settled = totals.changes == begin_.changes && totals.ops != begin_.ops;
     return begin(is_settled && !are_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
   }
   rested_ += num_steps_;
@@ -65,30 +67,26 @@ double ShortSteps::seconds_per_op(const Totals& totals) const {
 
 void ShortSteps::end_stretch(const Totals& totals) {
   const double seconds = seconds_per_op(totals);
-  if (totals.compiles != begin_.compiles || are_long(totals)) {
-    // The program has come to something new; if it goes on so, it is not the time for a trial.
-    if (++num_spoiled_ <= kPairs) {
-      return begin(Phase::kRecording, totals);
+  if (totals.changes != begin_.changes || are_long(totals)) {
+    const bool goes_on = ++num_spoiled_ < kMostSpoiled;
+    if (!goes_on) {
+      wins_ = losses_ = num_spoiled_ = 0;
+      tried_.clear();
     }
-    num_pairs_ = num_spoiled_ = 0;
-    tried_.clear();
-    return begin(Phase::kWatching, totals);
+    return begin(goes_on ? Phase::kRecording : Phase::kWatching, totals);
   }
   if (phase_ == Phase::kRecording) {
     recorded_ = seconds;
     return begin(Phase::kAtOnce, totals);
   }
-  ratios_[num_pairs_++] = seconds / recorded_;
+  ++(seconds < (1 - kGain) * recorded_ ? wins_ : losses_);
   begin(Phase::kRecording, totals);
-  if (num_pairs_ == kPairs) {
-    decide();
+  if (wins_ == kWins || losses_ == kLosses) {
+    decide(wins_ == kWins);
   }
 }
 
-void ShortSteps::decide() {
-  const auto median = ratios_.begin() + kPairs / 2;
-  std::nth_element(ratios_.begin(), median, ratios_.end());
-  const bool is_at_once = *median < 1 - kGain;
+void ShortSteps::decide(bool is_at_once) {
   if (are_at_once_.size() >= kMaxKnown) {
     are_at_once_.clear();
   }
@@ -98,7 +96,7 @@ void ShortSteps::decide() {
   tried_.clear();
   ++num_trials_;
   num_won_ += is_at_once ? 1 : 0;
-  num_pairs_ = num_spoiled_ = 0;
+  wins_ = losses_ = num_spoiled_ = 0;
   rest_ = rested_ >= rest_ ? std::min(rest_, std::numeric_limits<int64_t>::max() / kGrowth) * kGrowth : rest_;
   rested_ = 0;
   phase_ = Phase::kResting;
@@ -168,8 +166,16 @@ class Trials {
   static ShortSteps::Totals totals() {
     static Counter& recorded = counter("NodesRecorded");
     static Counter& at_once = counter("RunAtOnce");
-    static Counter& compiles = counter("Compile");
-    return {recorded.value() + at_once.value(), compiles.value(), ShortSteps::Clock::now()};
+    static Counter* const changes[] = {
+        &counter("Compile"),
+        &counter("StepsCut"),
+        &counter("StepsKeptWhole"),
+        &counter("StepsReplanned")};
+    const auto add = [](int64_t sum, const Counter* counter) { return sum + counter->value(); };
+    return {
+        recorded.value() + at_once.value(),
+        std::accumulate(std::begin(changes), std::end(changes), int64_t{0}, add),
+        ShortSteps::Clock::now()};
   }
 
   std::atomic<uint64_t> version_{0}; // of the flag, when it was read

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -14,7 +13,7 @@ namespace lazyplug {
 
 // Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
 // these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
-// faster in the median stays, for ever longer: then it is tried again. A step is known by its ops, whatever their
+// faster, if that is clear, stays, for ever longer: then it is tried again. A step is known by its ops, whatever their
 // order, so another program, or another phase of this one, has a trial of its own. Which of the two is chosen changes
 // no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
 //
@@ -39,7 +38,7 @@ class ShortSteps {
   // What there has been up to now.
   struct Totals {
     int64_t ops = 0;
-    int64_t compiles = 0;
+    int64_t changes = 0; // graphs compiled, and plans of cuts settled: what is recorded becomes faster
     Clock::time_point time;
   };
   using StepId = uint64_t;
@@ -58,11 +57,15 @@ class ShortSteps {
  private:
   // Steps that are looked at before a trial, and ops that they have in the mean at most: from some twice as many on,
   // recording has won in all programs that were measured.
-  static constexpr int64_t kWatched = 64;
-  static constexpr int64_t kMostOps = 24;
+  static constexpr int64_t kWatched = 32;
+  static constexpr int64_t kMostOps = 16;
   // Of a stretch: a line search has some hundred in one step of its optimiser.
   static constexpr int64_t kStretch = 1024;
-  static constexpr size_t kPairs = 5;
+  // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
+  static constexpr int kWins = 3;
+  static constexpr int kLosses = 3;
+  // A stretch with changes tells nothing; after so many of them it is not the time for a trial.
+  static constexpr int kMostSpoiled = 5;
   // Of the time; less is noise.
   static constexpr double kGain = 0.05;
   // Steps until the next trial.
@@ -78,7 +81,7 @@ class ShortSteps {
   void end_window(const Totals& totals);
   double seconds_per_op(const Totals& totals) const;
   void end_stretch(const Totals& totals);
-  void decide();
+  void decide(bool is_at_once);
   bool are_long(const Totals& totals) const;
 
   Phase phase_ = Phase::kWatching;
@@ -88,9 +91,9 @@ class ShortSteps {
   std::vector<StepId> tried_; // in this trial
   std::unordered_map<StepId, bool> are_at_once_;
   double recorded_ = 0; // seconds per op, of the last stretch
-  std::array<double, kPairs> ratios_{};
-  size_t num_pairs_ = 0;
-  size_t num_spoiled_ = 0; // stretches in which graphs were compiled
+  int wins_ = 0;
+  int losses_ = 0;
+  int num_spoiled_ = 0;
   int64_t rest_ = kFirstRest;
   int64_t rested_ = 0;
   int64_t num_trials_ = 0;

@@ -20,7 +20,7 @@ class Program {
     for (int64_t step = 0; step < num_steps; ++step) {
       num_at_once += is_at_once_ ? 1 : 0;
       totals_.ops += ops_;
-      totals_.compiles += compiles_per_step_;
+      totals_.changes += changes_per_step_;
       totals_.time += microseconds(ops_ * (is_at_once_ ? at_once_us_ : recorded_us_));
       is_at_once_ = trials.end_step(static_cast<uint64_t>(ops_), totals_);
     }
@@ -30,18 +30,18 @@ class Program {
   void set_ops(int64_t ops) {
     ops_ = ops;
   }
-  void set_compiles(int64_t compiles) {
-    compiles_per_step_ = compiles;
+  void set_changes(int64_t changes) {
+    changes_per_step_ = changes;
   }
   void reset_counters() {
-    totals_.ops = totals_.compiles = 0;
+    totals_.ops = totals_.changes = 0;
   }
 
  private:
   int64_t ops_;
   const int64_t recorded_us_;
   const int64_t at_once_us_;
-  int64_t compiles_per_step_ = 0;
+  int64_t changes_per_step_ = 0;
   bool is_at_once_ = false;
   ShortSteps::Totals totals_;
 };
@@ -99,7 +99,7 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
 TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
   ShortSteps trials;
   Program program(6, 4, 3);
-  program.set_compiles(1);
+  program.set_changes(1);
   EXPECT_EQ(program.run(trials, kEnough), 0);
   EXPECT_EQ(trials.num_trials(), 0);
 }
