@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -55,8 +54,8 @@ class ShortSteps {
   }
 
  private:
-  // Steps that are looked at before a trial, and ops that they have in the mean at most: from some twice as many on,
-  // recording has won in all programs that were measured.
+  // Steps that are looked at before a trial, and ops that they have in the mean at most: longer ones gain from being
+  // seen as a whole.
   static constexpr int64_t kWatched = 32;
   static constexpr int64_t kMostOps = 16;
   // Of a stretch: a line search has some hundred in one step of its optimiser.
