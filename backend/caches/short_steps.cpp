@@ -32,12 +32,14 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   if (num_steps_ >= kWatched) {
     end_window(totals);
   }
-  // What comes next is most likely what came last.
-  return phase_ != Phase::kRecording && known != are_at_once_.end() && known->second;
+  // What comes next is most likely what came last; a step that is not known goes with those that are.
+  is_at_once_ = phase_ != Phase::kRecording && (known == are_at_once_.end() ? is_at_once_ : known->second);
+  return is_at_once_;
 }
 
 void ShortSteps::end_window(const Totals& totals) {
-  const bool is_unknown = 2 * num_unknown_ > num_steps_;
+  const bool is_unknown = kShareUnknown * num_unknown_ > num_steps_;
+  is_at_once_ = is_at_once_ && !is_unknown;
   if (phase_ == Phase::kWatching && is_unknown) {
     const bool is_settled = totals.changes == begin_.changes && totals.ops != begin_.ops;
     return begin(is_settled && !are_long(totals) ? Phase::kRecording : Phase::kWatching, totals);

@@ -58,6 +58,8 @@ class ShortSteps {
   // seen as a whole.
   static constexpr int64_t kWatched = 32;
   static constexpr int64_t kMostOps = 16;
+  // A program is another one if more than this part of its steps is not known.
+  static constexpr int64_t kShareUnknown = 4;
   // Of a stretch: a line search has some hundred in one step of its optimiser.
   static constexpr int64_t kStretch = 1024;
   // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
@@ -89,7 +91,8 @@ class ShortSteps {
   int64_t num_unknown_ = 0;   // of these
   std::vector<StepId> tried_; // in this trial
   std::unordered_map<StepId, bool> are_at_once_;
-  double recorded_ = 0; // seconds per op, of the last stretch
+  bool is_at_once_ = false; // while there is no trial
+  double recorded_ = 0;     // seconds per op, of the last stretch
   int wins_ = 0;
   int losses_ = 0;
   int num_spoiled_ = 0;

@@ -96,6 +96,21 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
   EXPECT_EQ(simulation.run(trials, 100), 0);
 }
 
+TEST(ShortSteps, WhatIsNotKnownGoesWithTheRest) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.run(trials, kEnough);
+  int64_t num_at_once = 0;
+  for (int64_t round = 0; round < 20; ++round) {
+    program.set_ops(6);
+    num_at_once += program.run(trials, 6);
+    program.set_ops(5);
+    num_at_once += program.run(trials, 1);
+  }
+  EXPECT_EQ(num_at_once, 20 * 7);
+  EXPECT_EQ(trials.num_trials(), 1);
+}
+
 TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
   ShortSteps trials;
   Program program(6, 4, 3);
