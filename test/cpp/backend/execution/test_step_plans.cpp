@@ -237,6 +237,21 @@ TEST_F(StepPlansTest, SmallPartOfTheProgramIsNotPlanned) {
   }
 }
 
+TEST_F(StepPlansTest, StepThatComesSeldomIsNotPlanned) {
+  const auto cuts_among = [this](size_t num_others, uint64_t first) {
+    size_t cuts = 0;
+    for (size_t i = 0; i < 4 * kSettled; ++i) {
+      cuts += run_step(first);
+      for (size_t j = 0; j < num_others; ++j) {
+        run_step(1'000'000, 0.3, 1);
+      }
+    }
+    return cuts;
+  };
+  EXPECT_EQ(cuts_among(StepPlans::kMostApart + 1, 1), 0);
+  EXPECT_GT(cuts_among(1, 10'000), 0);
+}
+
 TEST_F(StepPlansTest, WhatAWorkerMayNotComputeIsNotCut) {
   may_overlap_ = false;
   EXPECT_EQ(run_steps(2 * kSettled, 1), 0);
