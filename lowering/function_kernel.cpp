@@ -12,6 +12,7 @@
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/ir/geometry.h"
 #include "lowering/norm_gradient_kernel.h"
+#include "lowering/program_numbers.h"
 
 namespace lazyplug {
 namespace {
@@ -49,9 +50,10 @@ struct Operands {
       tensors.push_back(argument.toTensor());
       return true;
     }
-    if (arg == 's' && (argument.isDouble() || argument.isInt())) {
-      numbers.push_back(argument.toScalar().toDouble());
-      return true;
+    if (arg == 's') {
+      const auto number = real_number(argument);
+      numbers.push_back(number.value_or(0));
+      return number && !overflows_float(*number);
     }
     if (arg == 'o') {
       return add_row(argument);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -15,6 +17,11 @@ inline std::optional<double> real_number(const c10::IValue& number) {
     return number.toDouble();
   }
   return number.isInt() ? std::optional(static_cast<double>(number.toInt())) : std::nullopt;
+}
+
+// PyTorch's kernels raise if a number of their own does.
+inline bool overflows_float(double number) {
+  return std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max();
 }
 
 // Which numbers a program subtracts multiples by. The CPU's kernels add the negated number instead.

@@ -234,7 +234,7 @@ class SmallPointwise final : public SmallCalls {
     if (arg == 's') {
       const auto number = real_number(argument);
       operands.own.push_back(number ? negatable(argument, *number, subtracts_) : 0);
-      return number.has_value();
+      return number && !(operands.first->dtype() == at::kFloat && overflows_float(*number));
     }
     return add_input(argument, operands);
   }

@@ -287,10 +287,19 @@ def test_at_once_functions_have_the_bits_of_graphs(functions):
 
 
 @pytest.mark.own_schedule("counts what runs at once")
-def test_at_once_errors_are_raised_at_the_line(at_once):
+def test_at_once_errors_are_raised_at_the_line(functions, at_once):
     x = torch.ones(3, device=DEVICE)
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         x.dot(torch.ones(4, device=DEVICE))
     with pytest.raises(IndexError, match="Dimension out of range"):
         x.sum(1)
+    too_large = (
+        lambda: x.fill_(1e300),
+        lambda: torch.add(x, x, alpha=1e300),
+        lambda: x.addcmul_(x, x, value=1e300),
+        lambda: F.softplus(x, 1e300),
+    )
+    for call in too_large:
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
+            call()
     assert (x + 1).tolist() == [2.0, 2.0, 2.0]

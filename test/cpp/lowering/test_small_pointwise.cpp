@@ -154,6 +154,16 @@ TEST_F(SmallPointwiseTest, CopiesAndFills) {
   expect_none("aten::copy_", {written, x_[0], false});
 }
 
+TEST_F(SmallPointwiseTest, LeavesNumbersThatOverflowToPyTorchWhichRaises) {
+  expect_none("aten::fill_.Scalar", {x_.clone(), 1e300});
+  expect_none("aten::add.Tensor", {x_, y_, -1e300});
+  expect_none("aten::addcmul_", {x_.clone(), x_, y_, 1e300});
+  expect_none("aten::threshold_backward", {x_, y_, 1e300});
+  const at::Tensor written = x_.clone();
+  EXPECT_TRUE(run("aten::fill_.Scalar", {written, INFINITY}).is_same(written));
+  expect_same("aten::add.Tensor", {x_.to(at::kDouble), y_.to(at::kDouble), 1e300});
+}
+
 // Which strides dimensions of one element get depends on the path that PyTorch's kernel takes.
 TEST_F(SmallPointwiseTest, LeavesStridesThatSayNothingToPyTorch) {
   const at::Tensor odd = at::randn({2, 1, 3, 5}).as_strided({2, 1, 3, 5}, {15, 1, 5, 1});
