@@ -194,4 +194,18 @@ constexpr bool reduces_rows(Opcode opcode) {
          opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
 }
 
+// Powers that are one instruction.
+struct Power {
+  double exponent;
+  Opcode opcode;
+};
+inline constexpr std::array kPowers = std::to_array<Power>({
+    {1, Opcode::kCopy},
+    {2, Opcode::kSquare},
+    {3, Opcode::kCube},
+    {-2, Opcode::kInverseSquare},
+    {-1, Opcode::kReciprocal},
+    {-0.5, Opcode::kRsqrt},
+});
+
 } // namespace lazyplug::kernels

@@ -94,7 +94,7 @@ class SmallPointwise final : public SmallCalls {
     for (size_t i = 0; i < programs_.size(); ++i) {
       PointwiseOp row = op;
       const bool is_power = op.kind == PointwiseOp::Kind::kPower;
-      row.opcode = is_power ? kPowers[i % kNumPatterns % std::size(kPowers)] : op.opcode;
+      row.opcode = is_power ? kernels::kPowers[i % kNumPatterns % kernels::kPowers.size()].opcode : op.opcode;
       programs_[i] = make_program(row, is_power ? 0 : i % kNumPatterns, i < kNumPatterns ? at::kFloat : at::kDouble);
     }
   }
@@ -102,13 +102,7 @@ class SmallPointwise final : public SmallCalls {
  private:
   // Of which inputs numbers are; or, of a power, which one it is.
   static constexpr size_t kNumPatterns = 8;
-  static constexpr kernels::Opcode kPowers[] = {
-      kernels::Opcode::kCopy,
-      kernels::Opcode::kSquare,
-      kernels::Opcode::kCube,
-      kernels::Opcode::kInverseSquare,
-      kernels::Opcode::kReciprocal,
-      kernels::Opcode::kRsqrt};
+  static_assert(kernels::kPowers.size() <= kNumPatterns);
 
   struct Operands {
     const c10::TensorImpl* first = nullptr; // that is read, or written, or like which the result is
@@ -227,9 +221,10 @@ class SmallPointwise final : public SmallCalls {
     }
     if (arg == 'p') {
       const auto opcode = power_opcode(argument);
-      const auto* found = opcode ? std::find(std::begin(kPowers), std::end(kPowers), *opcode) : std::end(kPowers);
-      operands.pattern = found - std::begin(kPowers);
-      return found != std::end(kPowers);
+      while (opcode && kernels::kPowers[operands.pattern].opcode != *opcode) {
+        ++operands.pattern;
+      }
+      return opcode.has_value();
     }
     if (arg == 's') {
       const auto number = real_number(argument);

@@ -3,6 +3,7 @@
 #include <ATen/Version.h>
 #include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
@@ -158,13 +159,11 @@ std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
     return std::nullopt;
   }
   const double value = exponent.isInt() ? static_cast<double>(exponent.toInt()) : exponent.toDouble();
-  return value == 1      ? std::optional(Opcode::kCopy)
-         : value == 2    ? std::optional(Opcode::kSquare)
-         : value == 3    ? std::optional(Opcode::kCube)
-         : value == -2   ? std::optional(Opcode::kInverseSquare)
-         : value == -1   ? std::optional(Opcode::kReciprocal)
-         : value == -0.5 ? std::optional(Opcode::kRsqrt)
-                         : std::nullopt;
+  const auto* found =
+      std::find_if(kernels::kPowers.begin(), kernels::kPowers.end(), [value](const kernels::Power& power) {
+        return power.exponent == value;
+      });
+  return found == kernels::kPowers.end() ? std::nullopt : std::optional(found->opcode);
 }
 
 bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) {

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "kernels/opcode.h"
+
 namespace lazyplug {
 namespace {
 
@@ -123,11 +125,18 @@ int OpInfo::find_first_factor() const {
 
 c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {
   static constexpr double kFactors[] = {1};
-  static constexpr double kExponents[] = {1, 2, 3, -2, -1, -0.5}; // see power_opcode()
+  static constexpr auto kExponents = [] {
+    std::array<double, kernels::kPowers.size()> exponents{};
+    for (size_t i = 0; i < exponents.size(); ++i) {
+      exponents[i] = kernels::kPowers[i].exponent;
+    }
+    return exponents;
+  }();
   if (argument == "alpha" && !is_foreach_) {
     return kFactors;
   }
-  return argument == "exponent" && name_ == "aten::pow.Tensor_Scalar" ? kExponents : c10::ArrayRef<double>();
+  return argument == "exponent" && name_ == "aten::pow.Tensor_Scalar" ? c10::ArrayRef<double>(kExponents)
+                                                                      : c10::ArrayRef<double>();
 }
 
 size_t ArgInfo::decision(const c10::IValue& number) const {
