@@ -42,36 +42,32 @@ __attribute__((weak)) std::remove_pointer_t<BlasDot<double>> ddot_;
 namespace lazyplug::kernels {
 namespace {
 
-// On other processors PyTorch has more kernels than BLAS for these.
-template <typename T>
-BlasGemm<T> blas_gemm() {
+// That of two functions which takes T. On other processors PyTorch has more kernels than BLAS for these.
+template <typename T, typename OfFloats, typename OfDoubles>
+auto of_blas(OfFloats* of_floats, OfDoubles* of_doubles) {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, float>) {
-    return sgemm_;
+    return of_floats;
   } else {
-    return dgemm_;
+    return of_doubles;
   }
 #else
-  return nullptr;
+  return static_cast<std::conditional_t<std::is_same_v<T, float>, OfFloats, OfDoubles>*>(nullptr);
 #endif
+}
+
+template <typename T>
+BlasGemm<T> blas_gemm() {
+  return of_blas<T>(sgemm_, dgemm_);
+}
+template <typename T>
+BlasDot<T> blas_dot() {
+  return of_blas<T>(sdot_, ddot_);
 }
 
 bool has_blas(c10::ScalarType dtype) {
   return (dtype == c10::ScalarType::Float && blas_gemm<float>()) ||
          (dtype == c10::ScalarType::Double && blas_gemm<double>());
-}
-
-template <typename T>
-BlasDot<T> blas_dot() {
-#if defined(__x86_64__)
-  if constexpr (std::is_same_v<T, float>) {
-    return sdot_;
-  } else {
-    return ddot_;
-  }
-#else
-  return nullptr;
-#endif
 }
 
 template <typename T>
