@@ -15,14 +15,15 @@ namespace lazyplug {
 
 bool ShortSteps::end_step(StepId id, const Totals& totals) {
   if (totals.ops < begin_.ops) { // the counters have been reset
+    end_trial();
     begin(phase_ == Phase::kResting ? Phase::kResting : Phase::kWatching, totals);
   }
   ++num_steps_;
   const auto known = are_at_once_.find(id);
   num_unknown_ += known == are_at_once_.end() ? 1 : 0;
   if (phase_ == Phase::kRecording || phase_ == Phase::kAtOnce) {
-    if (std::find(tried_.begin(), tried_.end(), id) == tried_.end() && tried_.size() < kMaxKnown) {
-      tried_.push_back(id);
+    if (tried_.size() < kMaxKnown) {
+      tried_.insert(id);
     }
     if (totals.ops - begin_.ops >= kStretch) {
       end_stretch(totals);
@@ -72,8 +73,7 @@ void ShortSteps::end_stretch(const Totals& totals) {
   if (totals.changes != begin_.changes || are_long(totals)) {
     const bool goes_on = ++num_spoiled_ < kMostSpoiled;
     if (!goes_on) {
-      wins_ = losses_ = num_spoiled_ = 0;
-      tried_.clear();
+      end_trial();
     }
     return begin(goes_on ? Phase::kRecording : Phase::kWatching, totals);
   }
@@ -88,6 +88,11 @@ void ShortSteps::end_stretch(const Totals& totals) {
   }
 }
 
+void ShortSteps::end_trial() {
+  wins_ = losses_ = num_spoiled_ = 0;
+  tried_.clear();
+}
+
 void ShortSteps::decide(bool is_at_once) {
   if (are_at_once_.size() >= kMaxKnown) {
     are_at_once_.clear();
@@ -95,10 +100,9 @@ void ShortSteps::decide(bool is_at_once) {
   for (const StepId id : tried_) {
     are_at_once_[id] = is_at_once;
   }
-  tried_.clear();
+  end_trial();
   ++num_trials_;
   num_won_ += is_at_once ? 1 : 0;
-  wins_ = losses_ = num_spoiled_ = 0;
   rest_ = rested_ >= rest_ ? std::min(rest_, std::numeric_limits<int64_t>::max() / kGrowth) * kGrowth : rest_;
   rested_ = 0;
   phase_ = Phase::kResting;

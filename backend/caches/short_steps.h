@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
-#include <vector>
+#include <unordered_set>
 
 #include "lowering/ir/op_info.h"
 
@@ -82,14 +82,15 @@ class ShortSteps {
   void end_window(const Totals& totals);
   double seconds_per_op(const Totals& totals) const;
   void end_stretch(const Totals& totals);
+  void end_trial();
   void decide(bool is_at_once);
   bool are_long(const Totals& totals) const;
 
   Phase phase_ = Phase::kWatching;
-  Totals begin_;              // of what is looked at
-  int64_t num_steps_ = 0;     // since then
-  int64_t num_unknown_ = 0;   // of these
-  std::vector<StepId> tried_; // in this trial
+  Totals begin_;                     // of what is looked at
+  int64_t num_steps_ = 0;            // since then
+  int64_t num_unknown_ = 0;          // of these
+  std::unordered_set<StepId> tried_; // in this trial
   std::unordered_map<StepId, bool> are_at_once_;
   bool is_at_once_ = false; // while there is no trial
   double recorded_ = 0;     // seconds per op, of the last stretch

@@ -9,14 +9,16 @@ namespace lazyplug {
 
 std::optional<Inference> recall(const Call& call) {
   auto found = find_signature(call.key);
-  const bool can_be_recorded = found && *found;
-  if ((can_be_recorded || !found) && runs_steps_at_once()) {
+  if (found && !*found) {
+    return Inference(); // it cannot be recorded
+  }
+  if (runs_steps_at_once()) {
     return Inference{.run_now = "its program reads a result every few ops"};
   }
-  if (can_be_recorded ? goes_with_new_sizes(call) : !found && has_varying_sizes(call)) {
+  if (found ? goes_with_new_sizes(call) : has_varying_sizes(call)) {
     return Inference{.run_now = "its sizes vary"};
   }
-  if ((can_be_recorded || !found) && is_storming() && is_in_storm(call)) {
+  if (is_storming() && is_in_storm(call)) {
     return Inference{.run_now = "its program does not repeat"};
   }
   return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <optional>
-#include <type_traits>
 
 namespace lazyplug {
 
@@ -14,8 +13,9 @@ namespace lazyplug {
 template <size_t N>
 class BorrowedArguments {
  public:
+  // What is boxed by then would be let go of, if something raised.
   template <typename... Args>
-  explicit BorrowedArguments(const Args&... args) : values_{box(args)...} {}
+  explicit BorrowedArguments(const Args&... args) noexcept : values_{box(args)...} {}
   BorrowedArguments(const BorrowedArguments&) = delete;
   BorrowedArguments& operator=(const BorrowedArguments&) = delete;
   ~BorrowedArguments() {
