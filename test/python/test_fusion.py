@@ -225,6 +225,7 @@ def test_sums_of_rows_are_in_groups(function, dtype, shape):
     assert (done.compiles, done.fallbacks) == (1, 0)
 
 
+@pytest.mark.own_schedule("counts nodes in groups")
 def test_gradients_of_norms_have_the_same_bits():
     x, weight, bias = inputs((40, 128))
     weight, bias = weight[0].clone(), bias[0].clone()
