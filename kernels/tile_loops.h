@@ -3,7 +3,9 @@
 #include <iterator>
 
 #include "kernels/gemm.h"
+#include "kernels/max_pool.h"
 #include "kernels/norm_gradient.h"
+#include "kernels/random_fill.h"
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
@@ -31,6 +33,9 @@ constexpr c10::ScalarType kMemoryDtypes[] = {
 template <typename T>
 using Load = void (*)(int64_t n, T* out, const void* from, int64_t stride);
 
+// Random numbers are made in blocks of so many.
+constexpr int kRandomBlock = 64;
+
 template <typename T>
 struct Loops {
   Loop<T> of[kNumOpcodes]; // null: it is about rows
@@ -41,6 +46,11 @@ struct Loops {
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out);
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
   void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias);
+  // The blocks from `begin` to `end`, whole ones. Null: not for this dtype.
+  void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
+  void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
+  // Rows of windows, of all planes. Null: not for this dtype.
+  void (*max_pool)(const MaxPool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places);
   void (*gemm)(const Gemm& gemm, const GemmBlock& block); // null: there is none for this target and dtype
 };
 

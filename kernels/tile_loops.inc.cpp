@@ -8,6 +8,8 @@
 
 #include "kernels/activations.h"
 #include "kernels/cascade_sum.h"
+#include "kernels/max_pool_loops.h"
+#include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
 #ifdef __AVX512F__
 #include "kernels/matrix_product.h"
@@ -361,6 +363,9 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
       store_bool<T>,
       sum_columns<T>,
       std::is_same_v<T, float> ? norm_gradient : nullptr,
+      std::is_same_v<T, float> ? fill_random : nullptr,
+      std::is_same_v<T, float> ? fill_bernoulli<bool> : nullptr,
+      std::is_same_v<T, float> ? max_pool : nullptr,
       gemm_of<T>()};
 }
 

@@ -27,6 +27,7 @@ using Doubles [[gnu::vector_size(kVectorBytes)]] = double;
 using Ints [[gnu::vector_size(kVectorBytes)]] = int32_t;
 using UnsignedInts [[gnu::vector_size(kVectorBytes)]] = uint32_t;
 using Longs [[gnu::vector_size(kVectorBytes)]] = int64_t;
+using UnsignedLongs [[gnu::vector_size(kVectorBytes)]] = uint64_t;
 // As many as there are Doubles.
 using HalfFloats [[gnu::vector_size(kVectorBytes / 2)]] = float;
 using HalfInts [[gnu::vector_size(kVectorBytes / 2)]] = int32_t;

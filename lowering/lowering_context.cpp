@@ -10,6 +10,7 @@
 #include "lowering/norm_gradient_kernel.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
+#include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -174,9 +175,10 @@ void LoweringContext::lower_call(GraphNode& node) {
 
 JitNode* LoweringContext::add_call(GraphNode& node, c10::ArrayRef<JitValue*> inputs) {
   const OpInfo& op = node.op();
-  const bool is_ours = is_norm_gradient(op) && is_function_here(op);
-  auto* call = add_node(is_ours ? runtime_ops().norm_gradient : op.symbol(), inputs, op.num_returns());
-  is_ours ? describe_group(*call, {&node}) : set_overload(*call, op.overload());
+  const bool is_gradient = is_norm_gradient(op) && is_function_here(op);
+  const auto ours = is_gradient ? std::optional(runtime_ops().norm_gradient) : random_fill_symbol(op);
+  auto* call = add_node(ours.value_or(op.symbol()), inputs, op.num_returns());
+  ours ? describe_group(*call, {&node}) : set_overload(*call, op.overload());
   set_work(*call, node.signature()->work);
   return call;
 }
@@ -375,9 +377,11 @@ std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const
       case ArgBinding::Kind::kScalar:
         inputs.push_back(scalars_[node.scalars()[scalar++]]);
         break;
-      case ArgBinding::Kind::kGenerator:
-        inputs.push_back(generator(scalars_[node.scalars()[scalar++]]));
+      case ArgBinding::Kind::kGenerator: {
+        JitValue* seed = scalars_[node.scalars()[scalar++]];
+        inputs.push_back(fills_randomly(node.op()) ? seed : generator(seed));
         break;
+      }
     }
   }
   return inputs;

@@ -3,11 +3,13 @@
 #include "lowering/draw_kernel.h"
 #include "lowering/extreme_kernel.h"
 #include "lowering/function_kernel.h"
+#include "lowering/max_pool_kernel.h"
 #include "lowering/norm_gradient_kernel.h"
 #include "lowering/out_variants.h"
 #include "lowering/passes/pass.h"
 #include "lowering/pointwise_kernel.h"
 #include "lowering/product_kernel.h"
+#include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/sum_kernel.h"
 #include "lowering/tile_kernel.h"
@@ -98,6 +100,10 @@ Kernel norm_gradient_kernel(const JitNode& node, TypeGeometries& /*geometries*/)
   return {norm_gradient, node.inputs().size()};
 }
 
+Kernel random_fill_kernel(const JitNode& node, TypeGeometries& /*geometries*/) {
+  return {[symbol = node.kind()](c10::Stack& stack) { fill_randomly(symbol, stack); }, node.inputs().size()};
+}
+
 using Resolve = Kernel (*)(const JitNode&, TypeGeometries&);
 
 Resolve find_runtime_op(c10::Symbol kind) {
@@ -112,6 +118,9 @@ Resolve find_runtime_op(c10::Symbol kind) {
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };
+  if (is_random_fill(kind)) {
+    return random_fill_kernel;
+  }
   const auto found = known->find(kind);
   return found == known->end() ? nullptr : found->second;
 }
@@ -128,7 +137,8 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
-  for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, tile_update_kernel}) {
+  for (const auto& find :
+       {product_kernel, sum_kernel, extreme_kernel, draw_kernel, max_pool_kernel, tile_update_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);
     }

@@ -14,6 +14,7 @@
 #include "lowering/light_calls.h"
 #include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
+#include "lowering/random_fill.h"
 #include "lowering/reproducer.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
@@ -26,7 +27,7 @@ namespace {
 // Of the package's own instructions, those that stand for calls: they say of which.
 bool is_group(const torch::jit::Node& node) {
   return node.kind() == runtime_ops().tile_program || node.kind() == runtime_ops().pointwise ||
-         node.kind() == runtime_ops().norm_gradient;
+         node.kind() == runtime_ops().norm_gradient || is_random_fill(node.kind());
 }
 
 // How many nodes of the graph it stands for.

@@ -17,6 +17,8 @@
 #include "device/runtime.h"
 #include "lowering/function_kernel.h"
 #include "lowering/light_calls.h"
+#include "lowering/max_pool_kernel.h"
+#include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
 
 namespace lazyplug {
@@ -42,7 +44,9 @@ class CpuCall {
       if (as_graphs_do) {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
-      if (!as_graphs_do || !run_function(op_, *stack_)) {
+      const bool is_ours =
+          fill_randomly(op_, *stack_) || (as_graphs_do && (run_function(op_, *stack_) || run_max_pool(op_, *stack_)));
+      if (!is_ours) {
         op_.handle().callBoxed(stack_);
       }
     }

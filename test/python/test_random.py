@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from helpers import DEVICE, assert_same, finish_pending, work
 from torch import distributions, nn
 
+from torch_lazyplug import config
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from conformance.distributions import moments_differ, p_value
@@ -153,6 +155,15 @@ def test_numbers_depend_on_the_seed_and_the_order_of_draws_only(name):
     for other in others:
         assert torch.equal(other[0], first) and torch.equal(other[1], second)
     assert not torch.equal(draw(name, DEVICE, seed=4).cpu(), first)
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "randn_small", "normal_", "normal_view", "bernoulli_", "dropout"])
+def test_numbers_are_the_same_at_once_and_as_forced_fallbacks(name, forced):
+    recorded = draw(name, DEVICE).cpu()
+    with config.changed({"run_at_once": "always"}):
+        assert_same(draw(name, DEVICE).cpu(), recorded)
+    forced("aten::uniform_,aten::normal_,aten::bernoulli_")
+    assert_same(draw(name, DEVICE).cpu(), recorded)
 
 
 @pytest.mark.smoke
