@@ -16,8 +16,8 @@
 #include "device/generator.h"
 #include "device/runtime.h"
 #include "lowering/function_kernel.h"
+#include "lowering/image_kernels.h"
 #include "lowering/light_calls.h"
-#include "lowering/max_pool_kernel.h"
 #include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
 
@@ -44,8 +44,8 @@ class CpuCall {
       if (as_graphs_do) {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
-      const bool is_ours =
-          fill_randomly(op_, *stack_) || (as_graphs_do && (run_function(op_, *stack_) || run_max_pool(op_, *stack_)));
+      const bool is_ours = fill_randomly(op_, *stack_) ||
+                           (as_graphs_do && (run_function(op_, *stack_) || run_image_kernel(op_, *stack_)));
       if (!is_ours) {
         op_.handle().callBoxed(stack_);
       }

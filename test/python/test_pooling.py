@@ -1,4 +1,4 @@
-"""Max-pooling has a kernel of its own: the values, places and gradients of the CPU's, wherever it runs."""
+"""Pooling and upsampling have kernels of their own: the bits and gradients of the CPU's, wherever they run."""
 
 import pytest
 import torch
@@ -59,3 +59,15 @@ def test_pooling_of_sequences(length):
     x = torch.randn(2, 3, length)
     assert_same(F.max_pool1d(x.to(DEVICE), 3, 1, 1).cpu(), F.max_pool1d(x, 3, 1, 1))
     assert_same(F.adaptive_max_pool1d(x.to(DEVICE), 1).cpu(), F.adaptive_max_pool1d(x, 1))
+
+
+@pytest.mark.parametrize("at_once", ["never", "always"])
+@pytest.mark.parametrize("size", [{"scale_factor": 2}, {"scale_factor": (1.5, 0.7)}, {"size": (7, 50)}], ids=str)
+@pytest.mark.parametrize("image", IMAGES)
+def test_upsampling_is_the_cpus(image, size, at_once):
+    x = IMAGES[image]() if image != "one_plane" else torch.randn(1, 1, 8, 8)
+    with config.changed({"run_at_once": at_once}), work() as done:
+        y = F.interpolate(x.to(DEVICE), **size)
+        finish_pending()
+    assert done.fallback_ops == {}
+    assert_same(y.cpu(), F.interpolate(x, **size))

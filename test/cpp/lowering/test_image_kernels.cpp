@@ -1,4 +1,4 @@
-#include "lowering/max_pool_kernel.h"
+#include "lowering/image_kernels.h"
 
 #include <ATen/ATen.h>
 
@@ -24,20 +24,20 @@ c10::Stack with(const at::Tensor& input, const c10::Stack& constants) {
   return stack;
 }
 
-class MaxPoolKernelTest : public NodeTest {
+class ImageKernelsTest : public NodeTest {
  protected:
-  MaxPoolKernelTest() : NodeTest(max_pool_kernel) {}
+  ImageKernelsTest() : NodeTest(image_kernel) {}
 };
 
 bool is_computed(const at::Tensor& input, const c10::Stack& constants) {
   c10::Stack stack = with(input, constants);
   const size_t size = stack.size();
-  const bool is_computed = run_max_pool(make_op(kName), stack);
+  const bool is_computed = run_image_kernel(make_op(kName), stack);
   EXPECT_EQ(stack.size(), is_computed ? 2 : size);
   return is_computed;
 }
 
-TEST_F(MaxPoolKernelTest, ComputesWhatPyTorchComputes) {
+TEST_F(ImageKernelsTest, ComputesWhatPyTorchComputes) {
   for (const auto& input : {at::randn({2, 3, 9, 12}), at::randn({3, 9, 12}), at::randn({1, 1, 6, 6}).round()}) {
     for (const bool ceil_mode : {false, true}) {
       for (const auto& arguments :
@@ -47,7 +47,7 @@ TEST_F(MaxPoolKernelTest, ComputesWhatPyTorchComputes) {
         EXPECT_TRUE(is_computed(input, arguments));
         c10::Stack ours = with(input, arguments);
         c10::Stack expected = ours;
-        ASSERT_TRUE(run_max_pool(make_op(kName), ours));
+        ASSERT_TRUE(run_image_kernel(make_op(kName), ours));
         make_op(kName).handle().callBoxed(expected);
         for (size_t i = 0; i < 2; ++i) {
           EXPECT_TRUE(ours[i].toTensor().equal(expected[i].toTensor())) << i;
@@ -58,7 +58,7 @@ TEST_F(MaxPoolKernelTest, ComputesWhatPyTorchComputes) {
   }
 }
 
-TEST_F(MaxPoolKernelTest, LeavesTheRestToPyTorch) {
+TEST_F(ImageKernelsTest, LeavesTheRestToPyTorch) {
   const at::Tensor input = at::randn({2, 3, 8, 8});
   const auto arguments = constants({2}, {2}, {0});
   EXPECT_FALSE(is_computed(input.to(at::kDouble), arguments));
@@ -71,11 +71,11 @@ TEST_F(MaxPoolKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(is_computed(input, constants({2}, {2}, {0}, {0})));
   EXPECT_FALSE(is_computed(input, constants({2}, {2, 2, 2}, {0})));
   c10::Stack other{input};
-  EXPECT_FALSE(run_max_pool(make_op("aten::relu"), other));
+  EXPECT_FALSE(run_image_kernel(make_op("aten::relu"), other));
   expect_same(kName, "", input.transpose(2, 3), constants({2}, {2}, {0}));
 }
 
-TEST_F(MaxPoolKernelTest, FindsNoPlacesThatNobodyReads) {
+TEST_F(ImageKernelsTest, FindsNoPlacesThatNobodyReads) {
   const at::Tensor input = at::randn({2, 3, 8, 8});
   const auto kernel = kernel_of(kName, "", input, constants({2}, {2}, {0}));
   ASSERT_TRUE(kernel);
@@ -83,6 +83,37 @@ TEST_F(MaxPoolKernelTest, FindsNoPlacesThatNobodyReads) {
   ASSERT_EQ(stack_.size(), 2);
   EXPECT_TRUE(stack_[0].toTensor().equal(at::max_pool2d(input, {2})));
   EXPECT_FALSE(stack_[1].toTensor().defined());
+}
+
+constexpr const char* kUpsample = "aten::upsample_nearest2d";
+
+TEST_F(ImageKernelsTest, UpsamplesAsPyTorchDoes) {
+  const c10::IValue none;
+  for (const int64_t in : {1, 2, 5, 10, 33}) {
+    const at::Tensor image = at::randn({2, 3, in, in + 1});
+    for (const int64_t out : {1, 3, 10, 20, 21, 66, 100}) {
+      expect_same(kUpsample, "", image, {c10::IValue(std::vector<int64_t>{out, out + 2}), none, none});
+    }
+    for (const double scale : {0.4, 1.0, 1.5, 2.0, 2.05, 3.7}) {
+      const auto size = [&](int64_t from) { return std::max<int64_t>(1, static_cast<int64_t>(from * scale)); };
+      const c10::IValue sizes(std::vector<int64_t>{size(in), size(in + 1)});
+      expect_same(kUpsample, "", image, {sizes, scale, scale});
+    }
+  }
+}
+
+TEST_F(ImageKernelsTest, LeavesOtherImagesToPyTorch) {
+  const auto is_upsampled = [](const at::Tensor& image, std::vector<int64_t> sizes) {
+    c10::Stack stack{image, c10::IValue(std::move(sizes)), c10::IValue(), c10::IValue()};
+    return run_image_kernel(make_op(kUpsample), stack);
+  };
+  const at::Tensor image = at::randn({2, 3, 4, 4});
+  EXPECT_TRUE(is_upsampled(image, {8, 8}));
+  EXPECT_FALSE(is_upsampled(image, {8, 0}));
+  EXPECT_FALSE(is_upsampled(image, {8}));
+  EXPECT_FALSE(is_upsampled(image.to(at::kDouble), {8, 8}));
+  EXPECT_FALSE(is_upsampled(image.transpose(2, 3), {8, 8}));
+  EXPECT_FALSE(is_upsampled(image.contiguous(at::MemoryFormat::ChannelsLast), {8, 8}));
 }
 
 } // namespace

@@ -1,0 +1,169 @@
+#include "lowering/image_kernels.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Pool.h>
+#include <ATen/native/UpSample.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "kernels/max_pool.h"
+#include "kernels/upsample.h"
+
+namespace lazyplug {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+// Float32 and contiguous, so that PyTorch's kernel would return contiguous results.
+bool is_plain_image(const c10::IValue& argument) {
+  if (!argument.isTensor() || !argument.toTensor().defined()) {
+    return false;
+  }
+  const at::Tensor& image = argument.toTensor();
+  return image.is_cpu() && image.scalar_type() == at::kFloat && !image.is_neg() && image.numel() > 0 &&
+         image.is_contiguous() && image.suggest_memory_format() == at::MemoryFormat::Contiguous;
+}
+
+// For both axes there is one number, or one for each; none means that of `missing`.
+int64_t number(const c10::IValue& numbers, int64_t axis, const c10::IValue& missing) {
+  const auto given = numbers.toListRef();
+  return given.empty() ? number(missing, axis, missing) : given[given.size() == 1 ? 0 : axis].toInt();
+}
+
+bool is_pair(const c10::IValue& numbers, bool may_miss = false) {
+  const size_t count = numbers.isIntList() ? numbers.toListRef().size() : 3;
+  return count <= 2 && (count > 0 || may_miss);
+}
+
+// `axis`: 0 of rows, 1 of columns. Nothing if there is no window.
+std::optional<kernels::MaxPool::Axis> plan_axis(Arguments arguments, int64_t in_size, int64_t axis) {
+  const auto of = [&](size_t argument) { return number(arguments[argument], axis, arguments[1]); };
+  kernels::MaxPool::Axis result{in_size, 0, of(1), of(4), of(2), of(3)};
+  const bool is_good = in_size > 0 && result.window > 0 && result.step > 0 && result.stride > 0 &&
+                       result.padding >= 0 && result.padding <= result.window / 2;
+  if (!is_good) {
+    return std::nullopt;
+  }
+  result.out_size = at::native::pooling_output_shape(
+      in_size,
+      result.window,
+      result.padding,
+      result.stride,
+      result.step,
+      arguments[5].toBool());
+  return result;
+}
+
+std::optional<kernels::MaxPool> plan(Arguments arguments) {
+  const auto& input = arguments[0].toTensor();
+  const bool is_possible = (input.dim() == 3 || input.dim() == 4) && is_pair(arguments[1]) &&
+                           is_pair(arguments[2], /*may_miss=*/true) && is_pair(arguments[3]) && is_pair(arguments[4]);
+  if (!is_possible) {
+    return std::nullopt;
+  }
+  const auto rows = plan_axis(arguments, input.size(-2), 0);
+  const auto columns = plan_axis(arguments, input.size(-1), 1);
+  if (!rows || !columns) {
+    return std::nullopt;
+  }
+  const kernels::MaxPool pool{input.numel() / (rows->in_size * columns->in_size), *rows, *columns};
+  return kernels::can_pool(pool) ? std::optional(pool) : std::nullopt;
+}
+
+c10::DimVector sizes_of_result(const at::Tensor& image, int64_t height, int64_t width) {
+  c10::DimVector sizes(image.sizes());
+  sizes[sizes.size() - 2] = height;
+  sizes[sizes.size() - 1] = width;
+  return sizes;
+}
+
+// Nothing is returned, and false, if the call is none for the kernel.
+bool run_max_pool(Arguments arguments, bool has_places, c10::SmallVector<at::Tensor, 2>& results) {
+  const auto pool = plan(arguments);
+  if (!pool) {
+    return false;
+  }
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto sizes = sizes_of_result(input, pool->rows.out_size, pool->columns.out_size);
+  results.push_back(at::detail::empty_cpu(sizes, at::kFloat));
+  results.push_back(has_places ? at::Tensor(at::detail::empty_cpu(sizes, at::kLong)) : at::Tensor());
+  kernels::run(
+      *pool,
+      input.const_data_ptr<float>(),
+      results[0].mutable_data_ptr<float>(),
+      has_places ? results[1].mutable_data_ptr<int64_t>() : nullptr);
+  return true;
+}
+
+// By result: which element of an axis it is.
+template <typename Index>
+std::vector<Index> sources(int64_t in_size, int64_t out_size, const c10::IValue& scale) {
+  std::vector<Index> result(out_size);
+  for (int64_t i = 0; i < out_size; ++i) {
+    result[i] = static_cast<Index>(at::native::nearest_idx(i, in_size, out_size, scale.toOptional<double>()));
+  }
+  return result;
+}
+
+bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at::Tensor, 2>& results) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto out_sizes = arguments[1].isIntList() ? arguments[1].toDimVector() : c10::DimVector();
+  const bool is_possible = input.dim() == 4 && out_sizes.size() == 2 && out_sizes[0] > 0 && out_sizes[1] > 0 &&
+                           input.size(3) <= std::numeric_limits<int32_t>::max();
+  if (!is_possible) {
+    return false;
+  }
+  const kernels::Upsample upsample{
+      input.size(0) * input.size(1),
+      input.size(2),
+      input.size(3),
+      sources<int64_t>(input.size(2), out_sizes[0], arguments[2]),
+      sources<int32_t>(input.size(3), out_sizes[1], arguments[3])};
+  results.push_back(at::detail::empty_cpu(sizes_of_result(input, out_sizes[0], out_sizes[1]), at::kFloat));
+  kernels::run(upsample, input.const_data_ptr<float>(), results[0].mutable_data_ptr<float>());
+  return true;
+}
+
+using Run = bool (*)(Arguments, bool, c10::SmallVector<at::Tensor, 2>&);
+
+Run find(const OpInfo& op) {
+  return op.name() == "aten::max_pool2d_with_indices" ? run_max_pool
+         : op.name() == "aten::upsample_nearest2d"    ? run_upsample
+                                                      : nullptr;
+}
+
+} // namespace
+
+bool run_image_kernel(const OpInfo& op, c10::Stack& stack, bool has_places) {
+  const Run run = find(op);
+  if (!run) {
+    return false;
+  }
+  const Arguments arguments = torch::jit::last(stack, op.num_args());
+  c10::SmallVector<at::Tensor, 2> results;
+  if (!is_plain_image(arguments[0]) || !run(arguments, has_places, results)) {
+    return false;
+  }
+  torch::jit::drop(stack, op.num_args());
+  std::move(results.begin(), results.end(), std::back_inserter(stack));
+  return true;
+}
+
+std::function<void(c10::Stack&)>
+image_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& /*geometries*/) {
+  if (!find(op)) {
+    return nullptr;
+  }
+  return [op = &op, has_places = node.outputs().back()->hasUses()](c10::Stack& stack) {
+    if (!run_image_kernel(*op, stack, has_places)) {
+      op->call(stack);
+    }
+  };
+}
+
+} // namespace lazyplug

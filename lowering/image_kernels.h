@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <functional>
+
+#include "lowering/ir/op_info.h"
+#include "lowering/node_attributes.h"
+
+namespace lazyplug {
+
+// Computes a call of max_pool2d_with_indices or upsample_nearest2d on a contiguous float32 CPU tensor: the bits of
+// PyTorch's kernels, which take five to twenty times as long. Takes the arguments from the stack and leaves the
+// results; the places of a maximum are undefined if nobody wants them. Otherwise, as for what PyTorch refuses, does
+// nothing and returns false.
+bool run_image_kernel(const OpInfo& op, c10::Stack& stack, bool has_places = true);
+
+// The same for a node of a graph, or else PyTorch's kernel. Null if the node is no such call.
+std::function<void(c10::Stack&)>
+image_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& geometries);
+
+} // namespace lazyplug
