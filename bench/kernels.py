@@ -1,4 +1,4 @@
-"""What compilers fuse: a few ops each, on the activations of a small transformer."""
+"""A few ops each, on the activations of a small transformer, which compilers fuse; and some that one kernel decides."""
 
 import functools
 import inspect
@@ -10,7 +10,10 @@ from registry import add
 from waiting import waiter
 
 ROWS, WIDTH = 256, 512
+IMAGES = (32, 6, 28, 28)
+MAPS = (8, 64, 16, 16)
 SHAPES = dict.fromkeys(("x", "y", "cos", "sin"), (ROWS, WIDTH)) | {"row": (WIDTH,), "column": (ROWS, 1)}
+SHAPES |= {"images": IMAGES, "maps": MAPS}
 
 
 def repeated(function, device):
@@ -27,11 +30,11 @@ def repeated(function, device):
     return step
 
 
-def kernel(name):
+def kernel(name, sizes=(ROWS, WIDTH)):
     """Registers the function below it."""
 
     def register(function):
-        add(f"{name} of {ROWS}x{WIDTH}", functools.partial(repeated, function))
+        add(f"{name} of {'x'.join(map(str, sizes))}", functools.partial(repeated, function))
         return function
 
     return register
@@ -81,3 +84,23 @@ def softmax_backward(x, y):
 @kernel("GELU backward")
 def gelu_backward(x, y):
     return torch.ops.aten.gelu_backward(y, x)
+
+
+@kernel("dropout")
+def dropout(x):
+    return F.dropout(x, 0.1)
+
+
+@kernel("normal noise")
+def noise(x):
+    return x + torch.randn_like(x)
+
+
+@kernel("max-pooling by 2", IMAGES)
+def max_pooling(images):
+    return F.max_pool2d(images, 2)
+
+
+@kernel("upsampling by 2", MAPS)
+def upsampling(maps):
+    return F.interpolate(maps, scale_factor=2)

@@ -174,6 +174,7 @@ class Trials {
     static Counter& at_once = counter("RunAtOnce");
     static Counter* const changes[] = {
         &counter("Compile"),
+        &counter("StepsOnTrial"),
         &counter("StepsCut"),
         &counter("StepsKeptWhole"),
         &counter("StepsReplanned")};

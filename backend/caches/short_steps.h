@@ -37,7 +37,7 @@ class ShortSteps {
   // What there has been up to now.
   struct Totals {
     int64_t ops = 0;
-    int64_t changes = 0; // graphs compiled, and plans of cuts settled: what is recorded becomes faster
+    int64_t changes = 0; // graphs compiled, and steps whose cuts are tried: what is recorded becomes faster
     Clock::time_point time;
   };
   using StepId = uint64_t;

@@ -283,6 +283,8 @@ void StepPlans::note_trial(const Trial& trial) {
   if (found == steps_.end() || found->second.state != State::kTrial) {
     return;
   }
+  static Counter& on_trial = counter("StepsOnTrial");
+  on_trial.add();
   Step& step = found->second;
   const size_t place = (trial.seen - 1) % kBlock;
   const bool is_warm = trial.seen > kBlock; // graphs have been compiled

@@ -50,7 +50,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // alike, such as an evaluation and a training step, the cuts of each are those of
 // the others, too: a trial compares a step with its own cuts and without, and a
 // step that has to be timed is not cut at all meanwhile. Counters:
-// StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
+// StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
 // settled otherwise. Steps that come seldom are not planned, since this compiles.
 //
 // Not thread-safe: guarded by its stream's lock.

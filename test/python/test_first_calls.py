@@ -136,6 +136,7 @@ def run(name, inputs):
     return [result.detach(), *(gradient for gradient in used if gradient is not None)]
 
 
+@pytest.mark.own_schedule("counts results that are arranged")
 @pytest.mark.parametrize("name", FREQUENT)
 def test_large_results_lie_as_on_the_cpu(name):
     arranged = metrics.counter_value("ResultArranged") or 0

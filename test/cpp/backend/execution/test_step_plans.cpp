@@ -140,10 +140,15 @@ TEST_F(StepPlansTest, StepThatComesAgainIsCutAndStaysSoIfItGains) {
 
 TEST_F(StepPlansTest, CutsThatDoNotGainAreTakenBack) {
   const int64_t before = settled("StepsKeptWhole");
+  const int64_t on_trial = settled("StepsOnTrial");
   run_steps(kPlanned, 1, /*cut_gain=*/0);
   EXPECT_GT(run_step(1, /*cut_gain=*/0) + run_step(1, /*cut_gain=*/0), 0) << "on trial";
   EXPECT_EQ(run_steps(kSettled + kUnclear - kPlanned, 1, /*cut_gain=*/0), 0);
   EXPECT_EQ(settled("StepsKeptWhole"), before + 1);
+  const int64_t tried = settled("StepsOnTrial");
+  EXPECT_GT(tried, on_trial);
+  run_step(1, /*cut_gain=*/0);
+  EXPECT_EQ(settled("StepsOnTrial"), tried);
 }
 
 TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
