@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "kernels/gemm.h"
-#include "kernels/max_pool.h"
 #include "kernels/norm_gradient.h"
+#include "kernels/pool.h"
 #include "kernels/random_fill.h"
 #include "kernels/tile_program.h"
 
@@ -50,7 +50,8 @@ struct Loops {
   void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
   void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
   // Rows of windows, of all planes. Null: not for this dtype.
-  void (*max_pool)(const MaxPool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places);
+  void (*find_largest)(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places);
+  void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to);
   void (*gemm)(const Gemm& gemm, const GemmBlock& block); // null: there is none for this target and dtype
 };
 

@@ -8,7 +8,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/cascade_sum.h"
-#include "kernels/max_pool_loops.h"
+#include "kernels/pool_loops.h"
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
 #ifdef __AVX512F__
@@ -365,7 +365,8 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
       std::is_same_v<T, float> ? norm_gradient : nullptr,
       std::is_same_v<T, float> ? fill_random : nullptr,
       std::is_same_v<T, float> ? fill_bernoulli<bool> : nullptr,
-      std::is_same_v<T, float> ? max_pool : nullptr,
+      std::is_same_v<T, float> ? find_largest : nullptr,
+      std::is_same_v<T, float> ? find_mean : nullptr,
       gemm_of<T>()};
 }
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/max_pool.h"
+#include "kernels/pool.h"
 #include "kernels/upsample.h"
 
 namespace lazyplug {
@@ -19,14 +19,14 @@ namespace {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// Float32 and contiguous, so that PyTorch's kernel would return contiguous results.
+// Float32, and without gaps in the memory format of the results that PyTorch's kernel would return.
 bool is_plain_image(const c10::IValue& argument) {
   if (!argument.isTensor() || !argument.toTensor().defined()) {
     return false;
   }
   const at::Tensor& image = argument.toTensor();
   return image.is_cpu() && image.scalar_type() == at::kFloat && !image.is_neg() && image.numel() > 0 &&
-         image.is_contiguous() && image.suggest_memory_format() == at::MemoryFormat::Contiguous;
+         image.is_contiguous(image.suggest_memory_format());
 }
 
 // For both axes there is one number, or one for each; none means that of `missing`.
@@ -40,10 +40,22 @@ bool is_pair(const c10::IValue& numbers, bool may_miss = false) {
   return count <= 2 && (count > 0 || may_miss);
 }
 
+// Of max_pool2d_with_indices (image, window, stride, padding, dilation, ceil_mode), and of avg_pool2d, which knows of
+// no dilation.
+struct PoolArguments {
+  const at::Tensor& image;
+  const c10::IValue& window;
+  const c10::IValue& stride;
+  const c10::IValue& padding;
+  const c10::IValue* step; // null: 1
+  bool ceil_mode;
+};
+
 // `axis`: 0 of rows, 1 of columns. Nothing if there is no window.
-std::optional<kernels::MaxPool::Axis> plan_axis(Arguments arguments, int64_t in_size, int64_t axis) {
-  const auto of = [&](size_t argument) { return number(arguments[argument], axis, arguments[1]); };
-  kernels::MaxPool::Axis result{in_size, 0, of(1), of(4), of(2), of(3)};
+std::optional<kernels::Pool::Axis> plan_axis(const PoolArguments& arguments, int64_t in_size, int64_t axis) {
+  const auto of = [&](const c10::IValue& argument) { return number(argument, axis, arguments.window); };
+  const int64_t step = arguments.step ? of(*arguments.step) : 1;
+  kernels::Pool::Axis result{in_size, 0, of(arguments.window), step, of(arguments.stride), of(arguments.padding)};
   const bool is_good = in_size > 0 && result.window > 0 && result.step > 0 && result.stride > 0 &&
                        result.padding >= 0 && result.padding <= result.window / 2;
   if (!is_good) {
@@ -55,48 +67,70 @@ std::optional<kernels::MaxPool::Axis> plan_axis(Arguments arguments, int64_t in_
       result.padding,
       result.stride,
       result.step,
-      arguments[5].toBool());
+      arguments.ceil_mode);
   return result;
 }
 
-std::optional<kernels::MaxPool> plan(Arguments arguments) {
-  const auto& input = arguments[0].toTensor();
-  const bool is_possible = (input.dim() == 3 || input.dim() == 4) && is_pair(arguments[1]) &&
-                           is_pair(arguments[2], /*may_miss=*/true) && is_pair(arguments[3]) && is_pair(arguments[4]);
+bool is_channels_last(const at::Tensor& image) {
+  return image.suggest_memory_format() == at::MemoryFormat::ChannelsLast && image.size(1) > 1;
+}
+
+std::optional<kernels::Pool> plan(const PoolArguments& arguments) {
+  const at::Tensor& image = arguments.image;
+  const bool is_possible = (image.dim() == 3 || image.dim() == 4) && is_pair(arguments.window) &&
+                           is_pair(arguments.stride, /*may_miss=*/true) && is_pair(arguments.padding) &&
+                           (!arguments.step || is_pair(*arguments.step));
   if (!is_possible) {
     return std::nullopt;
   }
-  const auto rows = plan_axis(arguments, input.size(-2), 0);
-  const auto columns = plan_axis(arguments, input.size(-1), 1);
+  const auto rows = plan_axis(arguments, image.size(-2), 0);
+  const auto columns = plan_axis(arguments, image.size(-1), 1);
   if (!rows || !columns) {
     return std::nullopt;
   }
-  const kernels::MaxPool pool{input.numel() / (rows->in_size * columns->in_size), *rows, *columns};
+  const int64_t num_channels = is_channels_last(image) ? image.size(1) : 1;
+  const int64_t num_planes = image.numel() / (rows->in_size * columns->in_size * num_channels);
+  const kernels::Pool pool{num_planes, *rows, *columns, num_channels};
   return kernels::can_pool(pool) ? std::optional(pool) : std::nullopt;
 }
 
-c10::DimVector sizes_of_result(const at::Tensor& image, int64_t height, int64_t width) {
+// Of the image's sizes but for the last two, and its memory format.
+at::Tensor empty_image(const at::Tensor& image, int64_t height, int64_t width, at::ScalarType dtype) {
   c10::DimVector sizes(image.sizes());
   sizes[sizes.size() - 2] = height;
   sizes[sizes.size() - 1] = width;
-  return sizes;
+  return at::detail::empty_cpu(sizes, dtype, /*pin_memory=*/false, image.suggest_memory_format());
 }
 
 // Nothing is returned, and false, if the call is none for the kernel.
 bool run_max_pool(Arguments arguments, bool has_places, c10::SmallVector<at::Tensor, 2>& results) {
-  const auto pool = plan(arguments);
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto pool = plan({input, arguments[1], arguments[2], arguments[3], &arguments[4], arguments[5].toBool()});
   if (!pool) {
     return false;
   }
-  const at::Tensor& input = arguments[0].toTensor();
-  const auto sizes = sizes_of_result(input, pool->rows.out_size, pool->columns.out_size);
-  results.push_back(at::detail::empty_cpu(sizes, at::kFloat));
-  results.push_back(has_places ? at::Tensor(at::detail::empty_cpu(sizes, at::kLong)) : at::Tensor());
-  kernels::run(
+  const auto make = [&](at::ScalarType dtype) {
+    return empty_image(input, pool->rows.out_size, pool->columns.out_size, dtype);
+  };
+  results.push_back(make(at::kFloat));
+  results.push_back(has_places ? make(at::kLong) : at::Tensor());
+  kernels::find_largest(
       *pool,
       input.const_data_ptr<float>(),
       results[0].mutable_data_ptr<float>(),
       has_places ? results[1].mutable_data_ptr<int64_t>() : nullptr);
+  return true;
+}
+
+// (image, window, stride, padding, ceil_mode, count_include_pad, divisor_override)
+bool run_mean_pool(Arguments arguments, bool /*has_places*/, c10::SmallVector<at::Tensor, 2>& results) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const auto pool = plan({input, arguments[1], arguments[2], arguments[3], nullptr, arguments[4].toBool()});
+  if (!pool || !arguments[6].isNone()) {
+    return false;
+  }
+  results.push_back(empty_image(input, pool->rows.out_size, pool->columns.out_size, at::kFloat));
+  kernels::find_mean(*pool, arguments[5].toBool(), input.const_data_ptr<float>(), results[0].mutable_data_ptr<float>());
   return true;
 }
 
@@ -113,8 +147,8 @@ std::vector<Index> sources(int64_t in_size, int64_t out_size, const c10::IValue&
 bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto out_sizes = arguments[1].isIntList() ? arguments[1].toDimVector() : c10::DimVector();
-  const bool is_possible = input.dim() == 4 && out_sizes.size() == 2 && out_sizes[0] > 0 && out_sizes[1] > 0 &&
-                           input.size(3) <= std::numeric_limits<int32_t>::max();
+  const bool is_possible = input.dim() == 4 && !is_channels_last(input) && out_sizes.size() == 2 && out_sizes[0] > 0 &&
+                           out_sizes[1] > 0 && input.size(3) <= std::numeric_limits<int32_t>::max();
   if (!is_possible) {
     return false;
   }
@@ -124,7 +158,7 @@ bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at:
       input.size(3),
       sources<int64_t>(input.size(2), out_sizes[0], arguments[2]),
       sources<int32_t>(input.size(3), out_sizes[1], arguments[3])};
-  results.push_back(at::detail::empty_cpu(sizes_of_result(input, out_sizes[0], out_sizes[1]), at::kFloat));
+  results.push_back(empty_image(input, out_sizes[0], out_sizes[1], at::kFloat));
   kernels::run(upsample, input.const_data_ptr<float>(), results[0].mutable_data_ptr<float>());
   return true;
 }
@@ -133,6 +167,7 @@ using Run = bool (*)(Arguments, bool, c10::SmallVector<at::Tensor, 2>&);
 
 Run find(const OpInfo& op) {
   return op.name() == "aten::max_pool2d_with_indices" ? run_max_pool
+         : op.name() == "aten::avg_pool2d"            ? run_mean_pool
          : op.name() == "aten::upsample_nearest2d"    ? run_upsample
                                                       : nullptr;
 }

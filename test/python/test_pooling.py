@@ -71,3 +71,16 @@ def test_upsampling_is_the_cpus(image, size, at_once):
         finish_pending()
     assert done.fallback_ops == {}
     assert_same(y.cpu(), F.interpolate(x, **size))
+
+
+@pytest.mark.parametrize("at_once", ["never", "always"])
+@pytest.mark.parametrize("counts_padding", [False, True])
+@pytest.mark.parametrize("pool", ["halves", "overlap", "apart", "ceil"])
+@pytest.mark.parametrize("image", IMAGES)
+def test_means_are_the_cpus(image, pool, counts_padding, at_once):
+    x = IMAGES[image]()
+    with config.changed({"run_at_once": at_once}), work() as done:
+        y = F.avg_pool2d(x.to(DEVICE), **POOLS[pool], count_include_pad=counts_padding)
+        finish_pending()
+    assert done.fallback_ops == {}
+    assert_same(y.cpu(), F.avg_pool2d(x, **POOLS[pool], count_include_pad=counts_padding))
