@@ -27,12 +27,6 @@ void store_places(Ints places, int64_t* to, int64_t n) {
   }
 }
 
-Ints load_ints(const int32_t* from) {
-  Ints result;
-  std::memcpy(&result, from, sizeof(result));
-  return result;
-}
-
 // Every other element.
 template <int... kLanes>
 Floats load_even(const float* from, std::integer_sequence<int, kLanes...> /*lanes*/) {
@@ -54,6 +48,12 @@ Floats load_apart(const float* from, int64_t stride) {
   return result;
 }
 
+// How many elements there are in the vectors that have all results of a row.
+int64_t in_vectors(const Pool& pool) {
+  constexpr int64_t kLanes = kNumLanes<Floats>;
+  return (pool.columns.out_size + kLanes - 1) / kLanes * kLanes;
+}
+
 // The rows of a plane that some rows of windows read, with padding, and what the last vector reads.
 class PaddedRows {
  public:
@@ -62,8 +62,7 @@ class PaddedRows {
   PaddedRows(const Pool& pool, float padding) : pool_(pool) {
     constexpr int kLanes = kNumLanes<Floats>;
     const auto& columns = pool.columns;
-    const int64_t num_vectors = (columns.out_size + kLanes - 1) / kLanes;
-    const int64_t last = (num_vectors * kLanes - 1) * columns.stride + (columns.window - 1) * columns.step + kLanes;
+    const int64_t last = (in_vectors(pool) - 1) * columns.stride + (columns.window - 1) * columns.step + kLanes;
     pitch_ = (std::max(last, columns.padding + columns.in_size) + kLanes) / kLanes * kLanes;
     elements_.assign(max_rows() * pitch_, padding);
   }
@@ -120,7 +119,7 @@ class RowsOfLargest {
  public:
   RowsOfLargest(const Pool& pool, bool has_places) : pool_(pool), has_places_(has_places), padded_(pool, kLeast) {
     const auto& columns = pool.columns;
-    pitch_ = (columns.out_size + kLanes - 1) / kLanes * kLanes;
+    pitch_ = in_vectors(pool);
     values_.resize(padded_.max_rows() * pitch_);
     places_.resize(has_places ? values_.size() : 0);
     for (int64_t i = 0; i < pitch_ && has_places; ++i) {
@@ -154,8 +153,8 @@ class RowsOfLargest {
       Ints place{};
       Ints begin{};
       if constexpr (kPlaces) {
-        place = load_ints(first_.data() + i);
-        begin = load_ints(begin_.data() + i);
+        place = load<Ints>(first_.data() + i);
+        begin = load<Ints>(begin_.data() + i);
       }
       for (int64_t k = 0; k < axis.window; ++k) {
         const int64_t offset = k * axis.step;
@@ -164,7 +163,7 @@ class RowsOfLargest {
       }
       store(best, values_.data() + to + i);
       if constexpr (kPlaces) {
-        std::memcpy(places_.data() + to + i, &place, sizeof(place));
+        store(place, places_.data() + to + i);
       }
     }
   }
@@ -180,7 +179,7 @@ class RowsOfLargest {
       for (int64_t row = first; row < axis.end_of(out_row); row += axis.step) {
         const int64_t at = (row - padded_.begin()) * pitch_ + i;
         const Floats x = load<Floats>(values_.data() + at);
-        const Ints place_of_x = places ? load_ints(places_.data() + at) + static_cast<int32_t>(row) * width : Ints{};
+        const Ints place_of_x = places ? load<Ints>(places_.data() + at) + static_cast<int32_t>(row) * width : Ints{};
         if (row == first) {
           best = x;
           place = place_of_x;
@@ -288,7 +287,7 @@ void find_mean_of_row(
         sum += load_apart(padded.row(row) + i * columns.stride + k, columns.stride);
       }
     }
-    const Floats count = __builtin_convertvector(load_ints(counts.data() + i) * num_rows, Floats);
+    const Floats count = __builtin_convertvector(load<Ints>(counts.data() + i) * num_rows, Floats);
     store_part(sum / count, to + i, std::min(kLanes, columns.out_size - i));
   }
 }
@@ -300,7 +299,7 @@ void find_mean(const Pool& pool, bool counts_padding, int64_t begin, int64_t end
     for (int64_t i = 0; i < pool.columns.out_size; ++i) {
       counts.push_back(count_of(pool.columns, i, counts_padding));
     }
-    counts.resize(counts.size() + kNumLanes<Floats>, 1);
+    counts.resize(in_vectors(pool), 1);
     const int64_t plane_size = pool.rows.in_size * pool.columns.in_size;
     return for_rows_of_planes(pool, begin, end, [&](int64_t plane, int64_t row, int64_t end_row, int64_t first) {
       padded.read(from + plane * plane_size, row, end_row);

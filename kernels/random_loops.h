@@ -1,6 +1,8 @@
 // Random numbers in vectors. Compiled within each target's namespace, as kernels/vector.h is.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/random_fill.h"
 #include "kernels/tile_loops.h"
 #include "kernels/vector_math.h"
@@ -49,8 +51,7 @@ void random_words(uint64_t seed, uint64_t block, uint32_t* out) {
   constexpr uint32_t kLanes[kCounters] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const uint64_t first_counter = block * kCounters;
   for (int first = 0; first < kCounters; first += kNumLanes<UnsignedInts>) {
-    UnsignedInts x[4] = {};
-    std::memcpy(&x[0], kLanes + first, sizeof(x[0]));
+    UnsignedInts x[4] = {load<UnsignedInts>(kLanes + first)};
     x[0] += static_cast<uint32_t>(first_counter); // a multiple of 16, so nothing is carried
     x[1] += static_cast<uint32_t>(first_counter >> 32);
     uint32_t key[] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
@@ -65,7 +66,7 @@ void random_words(uint64_t seed, uint64_t block, uint32_t* out) {
       key[1] += kSteps[1];
     }
     for (int word = 0; word < 4; ++word) {
-      std::memcpy(out + word * kCounters + first, &x[word], sizeof(UnsignedInts));
+      store(x[word], out + word * kCounters + first);
     }
   }
 }
@@ -95,19 +96,14 @@ void sine_and_cosine(UnsignedInts turns, Floats& sine, Floats& cosine) {
 }
 
 void normal_block(const uint32_t* words, float mean, float deviation, float* out) {
-  const auto load_words = [&](int place) {
-    UnsignedInts result;
-    std::memcpy(&result, words + place, sizeof(result));
-    return result;
-  };
   for (int pair = 0; pair < kRandomBlock; pair += 2 * kCounters) {
     for (int i = pair; i < pair + kCounters; i += kNumLanes<Floats>) {
       // Not 0; the least is 2^-33, so that nothing is further than 6.8 deviations away.
-      const Floats uniform = __builtin_convertvector(load_words(i), Floats) * 0x1p-32F + 0x1p-33F;
+      const Floats uniform = __builtin_convertvector(load<UnsignedInts>(words + i), Floats) * 0x1p-32F + 0x1p-33F;
       const Floats radius = sqrt(at_least(log(uniform) * -2.0F, 0.0F)) * deviation;
       Floats sine;
       Floats cosine;
-      sine_and_cosine(load_words(i + kCounters), sine, cosine);
+      sine_and_cosine(load<UnsignedInts>(words + i + kCounters), sine, cosine);
       store(radius * cosine + mean, out + i);
       store(radius * sine + mean, out + i + kCounters);
     }

@@ -11,7 +11,7 @@ struct Upsample {
   int64_t num_planes;
   int64_t in_height;
   int64_t in_width;
-  std::vector<int64_t> rows;
+  std::vector<int32_t> rows;
   std::vector<int32_t> columns;
 };
 

@@ -135,11 +135,10 @@ bool run_mean_pool(Arguments arguments, bool /*has_places*/, c10::SmallVector<at
 }
 
 // By result: which element of an axis it is.
-template <typename Index>
-std::vector<Index> sources(int64_t in_size, int64_t out_size, const c10::IValue& scale) {
-  std::vector<Index> result(out_size);
+std::vector<int32_t> sources(int64_t in_size, int64_t out_size, const c10::IValue& scale) {
+  std::vector<int32_t> result(out_size);
   for (int64_t i = 0; i < out_size; ++i) {
-    result[i] = static_cast<Index>(at::native::nearest_idx(i, in_size, out_size, scale.toOptional<double>()));
+    result[i] = static_cast<int32_t>(at::native::nearest_idx(i, in_size, out_size, scale.toOptional<double>()));
   }
   return result;
 }
@@ -148,7 +147,8 @@ bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at:
   const at::Tensor& input = arguments[0].toTensor();
   const auto out_sizes = arguments[1].isIntList() ? arguments[1].toDimVector() : c10::DimVector();
   const bool is_possible = input.dim() == 4 && !is_channels_last(input) && out_sizes.size() == 2 && out_sizes[0] > 0 &&
-                           out_sizes[1] > 0 && input.size(3) <= std::numeric_limits<int32_t>::max();
+                           out_sizes[1] > 0 &&
+                           std::max(input.size(2), input.size(3)) <= std::numeric_limits<int32_t>::max();
   if (!is_possible) {
     return false;
   }
@@ -156,8 +156,8 @@ bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at:
       input.size(0) * input.size(1),
       input.size(2),
       input.size(3),
-      sources<int64_t>(input.size(2), out_sizes[0], arguments[2]),
-      sources<int32_t>(input.size(3), out_sizes[1], arguments[3])};
+      sources(input.size(2), out_sizes[0], arguments[2]),
+      sources(input.size(3), out_sizes[1], arguments[3])};
   results.push_back(empty_image(input, out_sizes[0], out_sizes[1], at::kFloat));
   kernels::run(upsample, input.const_data_ptr<float>(), results[0].mutable_data_ptr<float>());
   return true;
@@ -172,13 +172,7 @@ Run find(const OpInfo& op) {
                                                       : nullptr;
 }
 
-} // namespace
-
-bool run_image_kernel(const OpInfo& op, c10::Stack& stack, bool has_places) {
-  const Run run = find(op);
-  if (!run) {
-    return false;
-  }
+bool run_if_possible(Run run, const OpInfo& op, c10::Stack& stack, bool has_places) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   c10::SmallVector<at::Tensor, 2> results;
   if (!is_plain_image(arguments[0]) || !run(arguments, has_places, results)) {
@@ -189,13 +183,21 @@ bool run_image_kernel(const OpInfo& op, c10::Stack& stack, bool has_places) {
   return true;
 }
 
+} // namespace
+
+bool run_image_kernel(const OpInfo& op, c10::Stack& stack) {
+  const Run run = find(op);
+  return run && run_if_possible(run, op, stack, /*has_places=*/true);
+}
+
 std::function<void(c10::Stack&)>
 image_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  if (!find(op)) {
+  const Run run = find(op);
+  if (!run) {
     return nullptr;
   }
-  return [op = &op, has_places = node.outputs().back()->hasUses()](c10::Stack& stack) {
-    if (!run_image_kernel(*op, stack, has_places)) {
+  return [run, op = &op, has_places = node.outputs().back()->hasUses()](c10::Stack& stack) {
+    if (!run_if_possible(run, *op, stack, has_places)) {
       op->call(stack);
     }
   };

@@ -379,7 +379,7 @@ std::vector<JitValue*> LoweringContext::call_inputs(const GraphNode& node, const
         break;
       case ArgBinding::Kind::kGenerator: {
         JitValue* seed = scalars_[node.scalars()[scalar++]];
-        inputs.push_back(fills_randomly(node.op()) ? seed : generator(seed));
+        inputs.push_back(random_fill_symbol(node.op()) ? seed : generator(seed));
         break;
       }
     }

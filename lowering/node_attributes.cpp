@@ -97,6 +97,10 @@ void set_ops(JitNode& node, std::vector<std::string> ops) {
   node.ival_(names().ops, c10::List<std::string>(c10::ArrayRef<std::string>(ops)));
 }
 
+bool has_ops(const JitNode& node) {
+  return node.hasAttribute(names().ops);
+}
+
 std::vector<std::string> ops_of(const JitNode& node) {
   std::vector<std::string> ops;
   for (const c10::IValue& op : node.ival(names().ops).toListRef()) {

@@ -34,8 +34,9 @@ std::vector<const torch::jit::Value*> written_values(const torch::jit::Node& nod
 void set_work(torch::jit::Node& node, float work);
 float work_of(const torch::jit::Node& node);
 
-// str[] `ops`: of a group, the ops of its nodes.
+// str[] `ops`: of one of the package's own that stands for calls, a group or not, which ops these are of.
 void set_ops(torch::jit::Node& node, std::vector<std::string> ops);
+bool has_ops(const torch::jit::Node& node);
 std::vector<std::string> ops_of(const torch::jit::Node& node);
 
 // int `returns_views`: what the call returns anew begins anywhere in its storage, or has bits, and so promises nothing.

@@ -44,9 +44,9 @@ struct FillOp {
 const std::array<FillOp, 3>& fill_ops() {
   const auto name = c10::Symbol::fromQualString;
   static const auto* ops = new std::array<FillOp, 3>{{
-      {name("aten::bernoulli_"), "float", name("lazyplug::bernoulli_"), Kind::kBernoulli, 1, is_probability},
-      {name("aten::uniform_"), "", name("lazyplug::uniform_"), Kind::kUniform, 2, is_range},
-      {name("aten::normal_"), "", name("lazyplug::normal_"), Kind::kNormal, 2, is_deviation},
+      {name("aten::bernoulli_"), "float", runtime_ops().bernoulli_, Kind::kBernoulli, 1, is_probability},
+      {name("aten::uniform_"), "", runtime_ops().uniform_, Kind::kUniform, 2, is_range},
+      {name("aten::normal_"), "", runtime_ops().normal_, Kind::kNormal, 2, is_deviation},
   }};
   return *ops;
 }
@@ -86,17 +86,9 @@ bool run(const FillOp& op, c10::Stack& stack) {
 
 } // namespace
 
-bool fills_randomly(const OpInfo& op) {
-  return find(op) != nullptr;
-}
-
 std::optional<c10::Symbol> random_fill_symbol(const OpInfo& op) {
   const FillOp* fill = find(op);
   return fill ? std::optional(fill->symbol) : std::nullopt;
-}
-
-bool is_random_fill(c10::Symbol symbol) {
-  return find(symbol) != nullptr;
 }
 
 bool fill_randomly(const OpInfo& op, c10::Stack& stack) {

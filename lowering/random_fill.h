@@ -12,20 +12,17 @@
 // generators, in a state that the seed says.
 namespace lazyplug {
 
-bool fills_randomly(const OpInfo& op);
-
 // What stands for the op in lowered graphs, with an int, the seed, for the generator:
 //   lazyplug::bernoulli_(Tensor(a!) self, float p, int seed) -> Tensor(a!)
 //   lazyplug::uniform_(Tensor(a!) self, float from, float to, int seed) -> Tensor(a!)
 //   lazyplug::normal_(Tensor(a!) self, float mean, float std, int seed) -> Tensor(a!)
 // Nothing, if it is no such op.
 std::optional<c10::Symbol> random_fill_symbol(const OpInfo& op);
-bool is_random_fill(c10::Symbol symbol);
 
 // Fills the CPU tensor among the arguments, which end with a seed or a CPU generator that has just been seeded, and
 // leaves it. Otherwise, as for numbers that PyTorch's kernel refuses, does nothing and returns false.
 bool fill_randomly(const OpInfo& op, c10::Stack& stack);
-// The same, or else by PyTorch's kernel.
+// The same for what stands for an op, or else PyTorch's kernel.
 void fill_randomly(c10::Symbol symbol, c10::Stack& stack);
 
 } // namespace lazyplug

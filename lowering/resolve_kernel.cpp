@@ -115,12 +115,12 @@ Resolve find_runtime_op(c10::Symbol kind) {
       {runtime_ops().tile_program, group_kernel},
       {runtime_ops().pointwise, pointwise_kernel},
       {runtime_ops().norm_gradient, norm_gradient_kernel},
+      {runtime_ops().bernoulli_, random_fill_kernel},
+      {runtime_ops().uniform_, random_fill_kernel},
+      {runtime_ops().normal_, random_fill_kernel},
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };
-  if (is_random_fill(kind)) {
-    return random_fill_kernel;
-  }
   const auto found = known->find(kind);
   return found == known->end() ? nullptr : found->second;
 }

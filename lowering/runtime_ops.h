@@ -20,6 +20,9 @@ struct RuntimeOps {
   const c10::Symbol tile_program = c10::Symbol::fromQualString("lazyplug::tile_program");
   const c10::Symbol pointwise = c10::Symbol::fromQualString("lazyplug::pointwise");
   const c10::Symbol norm_gradient = c10::Symbol::fromQualString("lazyplug::norm_gradient");
+  const c10::Symbol bernoulli_ = c10::Symbol::fromQualString("lazyplug::bernoulli_");
+  const c10::Symbol uniform_ = c10::Symbol::fromQualString("lazyplug::uniform_");
+  const c10::Symbol normal_ = c10::Symbol::fromQualString("lazyplug::normal_");
 };
 const RuntimeOps& runtime_ops();
 

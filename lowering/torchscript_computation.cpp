@@ -14,7 +14,6 @@
 #include "lowering/light_calls.h"
 #include "lowering/node_attributes.h"
 #include "lowering/passes/pass.h"
-#include "lowering/random_fill.h"
 #include "lowering/reproducer.h"
 #include "lowering/runtime_ops.h"
 #include "lowering/scramble.h"
@@ -24,15 +23,9 @@
 namespace lazyplug {
 namespace {
 
-// Of the package's own instructions, those that stand for calls: they say of which.
-bool is_group(const torch::jit::Node& node) {
-  return node.kind() == runtime_ops().tile_program || node.kind() == runtime_ops().pointwise ||
-         node.kind() == runtime_ops().norm_gradient || is_random_fill(node.kind());
-}
-
 // How many nodes of the graph it stands for.
 size_t num_ops_of(const torch::jit::Node& node, const OpInfo* op) {
-  return is_group(node) ? ops_of(node).size() : op || node.kind() == runtime_ops().empty ? 1 : 0;
+  return has_ops(node) ? ops_of(node).size() : op || node.kind() == runtime_ops().empty ? 1 : 0;
 }
 
 bool is_tensor(const torch::jit::Value& value) {
@@ -207,7 +200,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   if (op && is_reproducible(*op)) {
     instruction.reproducible = op;
   }
-  if (op || is_group(*node)) {
+  if (op || has_ops(*node)) {
     instruction.call = node;
     instruction.call_name = op ? op->name().c_str() : names_.emplace_front(c10::Join(", ", ops_of(*node))).c_str();
   }
@@ -217,7 +210,7 @@ void TorchScriptComputation::add_instruction(const torch::jit::Node* node, const
   for (size_t i = 0; i < kernel.num_inputs; ++i) {
     instruction.reads.push_back(read_of(node->input(i)));
   }
-  const bool is_call = op || (is_group(*node) && node->kind() != runtime_ops().tile_program);
+  const bool is_call = op || (has_ops(*node) && node->kind() != runtime_ops().tile_program);
   if (const auto first = is_call ? std::optional(0U) : first_unpacked(*node); first && !returns_views(*node)) {
     add_promises(*node, *first, instruction);
   }

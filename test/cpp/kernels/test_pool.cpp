@@ -2,12 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "kernels/tile_loops.h"
+#include "test/cpp/kernels/targets.h"
 #include "test/cpp/kernels/tensors.h"
 
 namespace lazyplug::kernels {
@@ -76,13 +75,7 @@ void expect_same_as_pytorch(Loop loop) {
 }
 
 TEST(Pool, HasTheBitsAndPlacesOfPyTorchs) {
-  expect_same_as_pytorch(loops<float>().find_largest);
-  expect_same_as_pytorch(default_target::loops<float>().find_largest);
-#ifdef __x86_64__
-  if (at::get_cpu_capability() == "AVX512") {
-    expect_same_as_pytorch(avx2::loops<float>().find_largest);
-  }
-#endif
+  for_each_target([](const Loops<float>& target) { expect_same_as_pytorch(target.find_largest); });
 }
 
 TEST(Pool, TakesChannelsSideBySide) {
@@ -160,13 +153,7 @@ void expect_same_means(decltype(Loops<float>::find_mean) loop) {
 }
 
 TEST(Pool, HasTheMeansOfPyTorchs) {
-  expect_same_means(loops<float>().find_mean);
-  expect_same_means(default_target::loops<float>().find_mean);
-#ifdef __x86_64__
-  if (at::get_cpu_capability() == "AVX512") {
-    expect_same_means(avx2::loops<float>().find_mean);
-  }
-#endif
+  for_each_target([](const Loops<float>& target) { expect_same_means(target.find_mean); });
 }
 
 TEST(Pool, HasElementsInEachWindow) {

@@ -1,12 +1,11 @@
 #include "kernels/random_fill.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/tile_loops.h"
+#include "test/cpp/kernels/targets.h"
 #include "test/cpp/kernels/tensors.h"
 
 namespace lazyplug::kernels {
@@ -98,12 +97,7 @@ void expect_same_numbers(const Loops<float>& target) {
 }
 
 TEST(RandomFill, IsTheSameOnEachTarget) {
-  expect_same_numbers(default_target::loops<float>());
-#ifdef __x86_64__
-  if (at::get_cpu_capability() == "AVX512") {
-    expect_same_numbers(avx2::loops<float>());
-  }
-#endif
+  for_each_target(expect_same_numbers);
 }
 
 } // namespace

@@ -18,16 +18,13 @@ c10::Stack call(const at::Tensor& self, double a, double b, const c10::IValue& s
 }
 
 TEST(RandomFill, IsOfThreeOps) {
-  EXPECT_TRUE(fills_randomly(normal()));
-  EXPECT_TRUE(fills_randomly(make_op("aten::uniform_")));
-  EXPECT_TRUE(fills_randomly(make_op("aten::bernoulli_", "float")));
+  EXPECT_EQ(random_fill_symbol(normal()), runtime_ops().normal_);
+  EXPECT_EQ(random_fill_symbol(make_op("aten::uniform_")), runtime_ops().uniform_);
+  EXPECT_EQ(random_fill_symbol(make_op("aten::bernoulli_", "float")), runtime_ops().bernoulli_);
   for (const auto* other : {"aten::exponential_", "aten::random_", "aten::bernoulli", "aten::relu_"}) {
-    EXPECT_FALSE(fills_randomly(make_op(other))) << other;
     EXPECT_FALSE(random_fill_symbol(make_op(other))) << other;
   }
-  EXPECT_FALSE(fills_randomly(make_op("aten::bernoulli_", "Tensor")));
-  EXPECT_TRUE(is_random_fill(*random_fill_symbol(normal())));
-  EXPECT_FALSE(is_random_fill(normal().symbol()));
+  EXPECT_FALSE(random_fill_symbol(make_op("aten::bernoulli_", "Tensor")));
 }
 
 TEST(RandomFill, IsTheSameForASeedAndAGeneratorOfIt) {
