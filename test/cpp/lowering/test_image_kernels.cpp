@@ -9,18 +9,13 @@ namespace {
 
 constexpr const char* kName = "aten::max_pool2d_with_indices";
 
-// Not IValue's own constructor from a vector, which names a type that libtorch keeps to itself in a sanitizer's build.
-c10::IValue list(const std::vector<int64_t>& numbers) {
-  return c10::List<int64_t>(c10::ArrayRef<int64_t>(numbers));
-}
-
 c10::Stack constants(
     std::vector<int64_t> window,
     std::vector<int64_t> stride,
     std::vector<int64_t> padding,
     std::vector<int64_t> step = {1},
     bool ceil_mode = false) {
-  return {list(window), list(stride), list(padding), list(step), ceil_mode};
+  return {c10::IValue(window), c10::IValue(stride), c10::IValue(padding), c10::IValue(step), ceil_mode};
 }
 
 c10::Stack with(const at::Tensor& input, const c10::Stack& constants) {
@@ -109,7 +104,7 @@ TEST_F(ImageKernelsTest, FindsMeansAsPyTorchDoes) {
   for (const auto& image : {images, images[0], images.contiguous(at::MemoryFormat::ChannelsLast)}) {
     for (const bool counts_padding : {false, true}) {
       const auto of = [&](std::vector<int64_t> window, std::vector<int64_t> stride, std::vector<int64_t> padding) {
-        return c10::Stack{list(window), list(stride), list(padding), true, counts_padding, none};
+        return c10::Stack{c10::IValue(window), c10::IValue(stride), c10::IValue(padding), true, counts_padding, none};
       };
       expect_same(kMean, "", image, of({2}, {}, {0}));
       expect_same(kMean, "", image, of({3, 2}, {2}, {1}));
@@ -127,19 +122,19 @@ TEST_F(ImageKernelsTest, UpsamplesAsPyTorchDoes) {
   for (const int64_t in : {1, 2, 5, 10, 33}) {
     const at::Tensor image = at::randn({2, 3, in, in + 1});
     for (const int64_t out : {1, 3, 10, 20, 21, 66, 100}) {
-      expect_same(kUpsample, "", image, {list({out, out + 2}), none, none});
+      expect_same(kUpsample, "", image, {c10::IValue(std::vector<int64_t>{out, out + 2}), none, none});
     }
     for (const double scale : {0.4, 1.0, 1.5, 2.0, 2.05, 3.7}) {
       const auto size = [&](int64_t from) { return std::max<int64_t>(1, static_cast<int64_t>(from * scale)); };
-      const c10::IValue sizes = list({size(in), size(in + 1)});
+      const c10::IValue sizes(std::vector<int64_t>{size(in), size(in + 1)});
       expect_same(kUpsample, "", image, {sizes, scale, scale});
     }
   }
 }
 
 TEST_F(ImageKernelsTest, LeavesOtherImagesToPyTorch) {
-  const auto is_upsampled = [](const at::Tensor& image, const std::vector<int64_t>& sizes) {
-    c10::Stack stack{image, list(sizes), c10::IValue(), c10::IValue()};
+  const auto is_upsampled = [](const at::Tensor& image, std::vector<int64_t> sizes) {
+    c10::Stack stack{image, c10::IValue(std::move(sizes)), c10::IValue(), c10::IValue()};
     return run_image_kernel(make_op(kUpsample), stack);
   };
   const at::Tensor image = at::randn({2, 3, 4, 4});
