@@ -54,14 +54,19 @@ int64_t in_vectors(const Pool& pool) {
   return (pool.columns.out_size + kLanes - 1) / kLanes * kLanes;
 }
 
-// The rows of a plane that some rows of windows read, with padding, and what the last vector reads.
+// The rows of a plane that some rows of windows read, with padding, and what the last vector reads beyond them: where
+// they are, if no window goes beyond them, and nothing but more of the image lies behind them, or else copied.
 class PaddedRows {
  public:
   static constexpr int64_t kRowsAtOnce = 16; // of windows
 
-  PaddedRows(const Pool& pool, float padding) : pool_(pool) {
+  // `from` is the first plane.
+  PaddedRows(const Pool& pool, const float* from, float padding)
+      : pool_(pool), end_of_all_(from + pool.num_planes * pool.rows.in_size * pool.columns.in_size) {
     constexpr int kLanes = kNumLanes<Floats>;
     const auto& columns = pool.columns;
+    const int64_t last_column = columns.begin_of(columns.out_size - 1) + (columns.window - 1) * columns.step;
+    is_inside_ = columns.padding == 0 && last_column < columns.in_size;
     const int64_t last = (in_vectors(pool) - 1) * columns.stride + (columns.window - 1) * columns.step + kLanes;
     pitch_ = (std::max(last, columns.padding + columns.in_size) + kLanes) / kLanes * kLanes;
     elements_.assign(max_rows() * pitch_, padding);
@@ -77,6 +82,12 @@ class PaddedRows {
     const int64_t width = pool_.columns.in_size;
     begin_ = std::max<int64_t>(pool_.rows.begin_of(begin), 0);
     end_ = pool_.rows.end_of(end - 1);
+    const bool is_there = is_inside_ && end_of_all_ - (plane + (end_ - 1) * width) >= pitch_;
+    first_row_ = is_there ? plane + begin_ * width : elements_.data();
+    distance_ = is_there ? width : pitch_;
+    if (is_there) {
+      return;
+    }
     for (int64_t row = begin_; row < end_; ++row) {
       std::copy_n(plane + row * width, width, elements_.data() + (row - begin_) * pitch_ + pool_.columns.padding);
     }
@@ -88,14 +99,18 @@ class PaddedRows {
     return end_;
   }
   const float* row(int64_t row) const {
-    return elements_.data() + (row - begin_) * pitch_;
+    return first_row_ + (row - begin_) * distance_;
   }
 
  private:
   const Pool& pool_;
-  int64_t pitch_ = 0;
+  const float* const end_of_all_;
+  bool is_inside_ = false; // all windows, but for rows of padding
+  int64_t pitch_ = 0;      // of copies
   int64_t begin_ = 0;
   int64_t end_ = 0;
+  const float* first_row_ = nullptr;
+  int64_t distance_ = 0; // from one row to the next
   std::vector<float> elements_;
 };
 
@@ -117,7 +132,8 @@ void for_rows_of_planes(const Pool& pool, int64_t begin, int64_t end, const Run&
 // and NaN win is that of row by row, so it is the same.
 class RowsOfLargest {
  public:
-  RowsOfLargest(const Pool& pool, bool has_places) : pool_(pool), has_places_(has_places), padded_(pool, kLeast) {
+  RowsOfLargest(const Pool& pool, const float* from, bool has_places)
+      : pool_(pool), has_places_(has_places), padded_(pool, from, kLeast) {
     const auto& columns = pool.columns;
     pitch_ = in_vectors(pool);
     values_.resize(padded_.max_rows() * pitch_);
@@ -239,7 +255,7 @@ void for_channels(const Pool& pool, const Compute& compute) {
 
 void find_largest(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places) {
   if (pool.num_channels == 1) {
-    RowsOfLargest rows(pool, places != nullptr);
+    RowsOfLargest rows(pool, from, places != nullptr);
     const int64_t plane_size = pool.rows.in_size * pool.columns.in_size;
     return for_rows_of_planes(pool, begin, end, [&](int64_t plane, int64_t row, int64_t end_row, int64_t first) {
       const int64_t out = first * pool.columns.out_size;
@@ -294,7 +310,7 @@ void find_mean_of_row(
 
 void find_mean(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) {
   if (pool.num_channels == 1) {
-    PaddedRows padded(pool, 0);
+    PaddedRows padded(pool, from, 0);
     std::vector<int32_t> counts;
     for (int64_t i = 0; i < pool.columns.out_size; ++i) {
       counts.push_back(count_of(pool.columns, i, counts_padding));

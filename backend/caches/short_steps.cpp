@@ -21,11 +21,12 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   ++num_steps_;
   const auto known = are_at_once_.find(id);
   num_unknown_ += known == are_at_once_.end() ? 1 : 0;
+  num_strangers_ = known == are_at_once_.end() ? num_strangers_ + 1 : 0;
   if (phase_ == Phase::kRecording || phase_ == Phase::kAtOnce) {
     if (tried_.size() < kMaxKnown) {
       tried_.insert(id);
     }
-    if (totals.ops - begin_.ops >= kStretch) {
+    if (totals.ops - begin_.ops >= kStretch || totals.time - begin_.time > kLongestStretch) {
       end_stretch(totals);
     }
     return phase_ == Phase::kAtOnce;
@@ -34,7 +35,8 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
     end_window(totals);
   }
   // What comes next is most likely what came last; a step that is not known goes with those that are.
-  is_at_once_ = phase_ != Phase::kRecording && (known == are_at_once_.end() ? is_at_once_ : known->second);
+  is_at_once_ = phase_ != Phase::kRecording && num_strangers_ <= kMostStrangers &&
+                (known == are_at_once_.end() ? is_at_once_ : known->second);
   return is_at_once_;
 }
 
@@ -43,7 +45,7 @@ void ShortSteps::end_window(const Totals& totals) {
   is_at_once_ = is_at_once_ && !is_unknown;
   if (phase_ == Phase::kWatching && is_unknown) {
     const bool is_settled = totals.changes == begin_.changes && totals.ops != begin_.ops;
-    return begin(is_settled && !are_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
+    return begin(is_settled && !are_long(totals) && !take_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
   }
   rested_ += num_steps_;
   if (is_unknown) {
@@ -63,6 +65,10 @@ bool ShortSteps::are_long(const Totals& totals) const {
   return totals.ops - begin_.ops > kMostOps * num_steps_;
 }
 
+bool ShortSteps::take_long(const Totals& totals) const {
+  return totals.time - begin_.time > kMostTime * num_steps_;
+}
+
 double ShortSteps::seconds_per_op(const Totals& totals) const {
   return std::chrono::duration<double>(totals.time - begin_.time).count() /
          static_cast<double>(totals.ops - begin_.ops);
@@ -70,7 +76,8 @@ double ShortSteps::seconds_per_op(const Totals& totals) const {
 
 void ShortSteps::end_stretch(const Totals& totals) {
   const double seconds = seconds_per_op(totals);
-  if (totals.changes != begin_.changes || are_long(totals)) {
+  const bool is_slow = phase_ == Phase::kRecording && take_long(totals); // at once, it has lost
+  if (totals.changes != begin_.changes || are_long(totals) || is_slow) {
     const bool goes_on = ++num_spoiled_ < kMostSpoiled;
     if (!goes_on) {
       end_trial();

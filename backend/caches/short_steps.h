@@ -12,7 +12,7 @@ namespace lazyplug {
 
 // Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
 // these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
-// faster, if that is clear, stays, for ever longer: then it is tried again. A step is known by its ops, whatever their
+// faster, if that is clear, stays, for ever longer: then it is tried again. Steps of much computation are not tried. A step is known by its ops, whatever their
 // order, so another program, or another phase of this one, has a trial of its own. Which of the two is chosen changes
 // no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
 //
@@ -58,10 +58,13 @@ class ShortSteps {
   // seen as a whole.
   static constexpr int64_t kWatched = 32;
   static constexpr int64_t kMostOps = 16;
+  // Longer ones take as long as their kernels.
+  static constexpr std::chrono::microseconds kMostTime{500};
   // A program is another one if more than this part of its steps is not known.
   static constexpr int64_t kShareUnknown = 4;
   // Of a stretch: a line search has some hundred in one step of its optimiser.
   static constexpr int64_t kStretch = 1024;
+  static constexpr std::chrono::milliseconds kLongestStretch{100};
   // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
   static constexpr int kWins = 3;
   static constexpr int kLosses = 3;
@@ -75,6 +78,8 @@ class ShortSteps {
 
   // Steps that have been tried and are known.
   static constexpr size_t kMaxKnown = 1024;
+  // In a row: so many others may go with these.
+  static constexpr int64_t kMostStrangers = 4;
 
   enum class Phase : uint8_t { kWatching, kRecording, kAtOnce, kResting };
 
@@ -85,11 +90,13 @@ class ShortSteps {
   void end_trial();
   void decide(bool is_at_once);
   bool are_long(const Totals& totals) const;
+  bool take_long(const Totals& totals) const;
 
   Phase phase_ = Phase::kWatching;
   Totals begin_;                     // of what is looked at
   int64_t num_steps_ = 0;            // since then
   int64_t num_unknown_ = 0;          // of these
+  int64_t num_strangers_ = 0;        // of all, the last ones that are not known
   std::unordered_set<StepId> tried_; // in this trial
   std::unordered_map<StepId, bool> are_at_once_;
   bool is_at_once_ = false; // while there is no trial

@@ -70,6 +70,26 @@ TEST(ShortSteps, LongStepsAreNotTried) {
   EXPECT_EQ(trials.num_trials(), 0);
 }
 
+TEST(ShortSteps, StepsOfMuchComputationAreNotTried) {
+  ShortSteps trials;
+  EXPECT_EQ(Program(6, 2'000, 1'500).run(trials, kEnough), 0);
+  EXPECT_EQ(trials.num_trials(), 0);
+}
+
+TEST(ShortSteps, StopWhereStepsTakeMuchLongerAtOnce) {
+  ShortSteps trials;
+  EXPECT_LT(Program(6, 50, 40'000).run(trials, kEnough), 10);
+  EXPECT_EQ(trials.num_won(), 0);
+}
+
+TEST(ShortSteps, AnotherProgramDoesNotGoWithTheLastForLong) {
+  ShortSteps trials;
+  Program(6, 4, 3).run(trials, kEnough);
+  ASSERT_EQ(trials.num_won(), 1);
+  Program other(7, 2'000, 30'000);
+  EXPECT_LE(other.run(trials, 1'000), 5);
+}
+
 TEST(ShortSteps, AreTriedMoreAndMoreSeldom) {
   ShortSteps trials;
   Program program(6, 4, 3);
