@@ -72,6 +72,9 @@ class Part {
   }
 
   void run(int64_t begin, int64_t end) {
+    if (needs_no_tile()) {
+      return run_tile(begin, end - begin);
+    }
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
       if (space_.input(i).kind == Kind::kConstant) {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
@@ -87,6 +90,20 @@ class Part {
   }
 
  private:
+  // One instruction that reads and writes where everything is has nothing to keep in the L1 cache.
+  bool needs_no_tile() const {
+    if (program_.instructions.size() != 1) {
+      return false;
+    }
+    for (size_t slot = 0; slot < program_.num_memory; ++slot) {
+      const bool is_input = slot < space_.num_inputs();
+      if (!is_computed_in_place(slot) || (is_input && space_.input(slot).kind != Kind::kLinear)) {
+        return false;
+      }
+    }
+    return program_.num_slots == program_.num_memory;
+  }
+
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
     if (row_length_ != 0) {

@@ -33,6 +33,15 @@ Floats load_even(const float* from, std::integer_sequence<int, kLanes...> /*lane
   return __builtin_shufflevector(load<Floats>(from), load<Floats>(from + sizeof...(kLanes)), (2 * kLanes)...);
 }
 
+// Not inlined: a loop around it would keep the address of each lane, whatever the stride.
+[[gnu::noinline]] Floats load_far_apart(const float* from, int64_t stride) {
+  Floats result;
+  for (int i = 0; i < kNumLanes<Floats>; ++i) {
+    result[i] = from[i * stride];
+  }
+  return result;
+}
+
 Floats load_apart(const float* from, int64_t stride) {
   constexpr int kLanes = kNumLanes<Floats>;
   if (stride == 1) {
@@ -41,11 +50,7 @@ Floats load_apart(const float* from, int64_t stride) {
   if (stride == 2) {
     return load_even(from, std::make_integer_sequence<int, kLanes>());
   }
-  Floats result;
-  for (int i = 0; i < kLanes; ++i) {
-    result[i] = from[i * stride];
-  }
-  return result;
+  return load_far_apart(from, stride);
 }
 
 // How many elements there are in the vectors that have all results of a row.
