@@ -12,9 +12,10 @@ namespace lazyplug {
 
 // Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
 // these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
-// faster, if that is clear, stays, for ever longer: then it is tried again. Steps of much computation are not tried. A step is known by its ops, whatever their
-// order, so another program, or another phase of this one, has a trial of its own. Which of the two is chosen changes
-// no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
+// faster, if that is clear, stays, for ever longer: then it is tried again. Steps of much computation are not tried. A
+// step is known by its ops, whatever their order, so another program, or another phase of this one, has a trial of its
+// own. Which of the two is chosen changes no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended
+// so).
 //
 // The flag `run_at_once` says that all calls run at once, or that none does for this reason.
 //

@@ -163,7 +163,10 @@ bool StreamContext::is_full() {
     }
     return ends_here;
   }
-  return cut_policy_.should_cut({.nodes = trace_.size(), .bytes = trace_.pending_bytes()}, cut_limits());
+  // One over a list of tensors, such as an optimizer's step, counts for several.
+  constexpr size_t kOperandsOfNode = 8;
+  const size_t nodes = std::max(trace_.size(), trace_.sizes().operands / kOperandsOfNode);
+  return cut_policy_.should_cut({.nodes = nodes, .bytes = trace_.pending_bytes()}, cut_limits());
 }
 
 Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath) {

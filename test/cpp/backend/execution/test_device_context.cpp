@@ -169,6 +169,22 @@ TEST_F(DeviceContextTest, EndlessLoopIsCutPeriodically) {
   expect_equal(y, expected);
 }
 
+TEST_F(DeviceContextTest, CallsOverListsOfTensorsCountForSeveral) {
+  const ScopedFlag<int64_t> min_nodes(config().min_cut_nodes, 60);
+  const ScopedFlag<int64_t> max_nodes(config().max_pending_nodes, 300);
+  const std::vector<at::Tensor> many(80, cpu);
+  const std::vector<at::Tensor> lazy(80, x);
+  reset_metrics();
+  at::Tensor joined;
+  at::Tensor expected;
+  for (int i = 0; i < 100; ++i) { // ten for each
+    joined = at::cat(lazy);
+    expected = at::cat(many);
+  }
+  EXPECT_GE(count("TraceCut"), 6); // one of 30 calls or two, until the place is known
+  expect_equal(joined, expected);
+}
+
 TEST_F(DeviceContextTest, ReadOfAnEarlierPieceEndsTheStepAsWell) {
   const ScopedFlag<int64_t> chunk_nodes(config().chunk_nodes, 2);
   for (int step = 0; step < 8; ++step) {
