@@ -15,7 +15,7 @@ namespace lazyplug {
 namespace {
 
 constexpr size_t kKiB = 1 << 10;
-constexpr size_t kMiB = 1 << 20;
+constexpr size_t kMebibyte = 1 << 20;
 
 class MemoryPoolTest : public ::testing::Test {
  protected:
@@ -31,7 +31,7 @@ class MemoryPoolTest : public ::testing::Test {
     return static_cast<size_t>(pool_.stats().reserved_bytes[0].current);
   }
 
-  MemoryPool pool_{"a test", c10::Device(c10::kCPU), reserve_addresses(256 * kMiB)};
+  MemoryPool pool_{"a test", c10::Device(c10::kCPU), reserve_addresses(256 * kMebibyte)};
 };
 
 std::string message_of(const std::function<void()>& function) {
@@ -44,7 +44,7 @@ std::string message_of(const std::function<void()>& function) {
 }
 
 TEST_F(MemoryPoolTest, MemoryIsAlignedAndWritable) {
-  for (const size_t nbytes : {size_t{1}, size_t{100}, 5 * kKiB, 70 * kKiB, 3 * kMiB}) {
+  for (const size_t nbytes : {size_t{1}, size_t{100}, 5 * kKiB, 70 * kKiB, 3 * kMebibyte}) {
     void* block = pool_.allocate(nbytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % kBlockAlignment, 0);
     EXPECT_GE(pool_.block_size(block), nbytes);
@@ -54,7 +54,7 @@ TEST_F(MemoryPoolTest, MemoryIsAlignedAndWritable) {
 }
 
 TEST_F(MemoryPoolTest, FreedBlocksAreHandedOutAgain) {
-  for (const size_t nbytes : {size_t{100}, 100 * kKiB, 5 * kMiB}) {
+  for (const size_t nbytes : {size_t{100}, 100 * kKiB, 5 * kMebibyte}) {
     void* block = pool_.allocate(nbytes);
     pool_.deallocate(block);
     EXPECT_EQ(pool_.allocate(nbytes), block);
@@ -65,22 +65,22 @@ TEST_F(MemoryPoolTest, FreedBlocksAreHandedOutAgain) {
 TEST_F(MemoryPoolTest, NeighbouringBlocksBecomeALargerOne) {
   std::vector<void*> blocks;
   for (int i = 0; i < 4; ++i) {
-    blocks.push_back(pool_.allocate(kMiB));
+    blocks.push_back(pool_.allocate(kMebibyte));
   }
   for (void* block : blocks) {
     pool_.deallocate(block);
   }
   const size_t before = reserved();
-  void* large = pool_.allocate(4 * kMiB);
+  void* large = pool_.allocate(4 * kMebibyte);
   EXPECT_EQ(reserved(), before);
   pool_.deallocate(large);
 }
 
 TEST_F(MemoryPoolTest, LargeBlocksAreCutUp) {
-  void* large = pool_.allocate(4 * kMiB);
+  void* large = pool_.allocate(4 * kMebibyte);
   pool_.deallocate(large);
   const size_t before = reserved();
-  void* small = pool_.allocate(kMiB);
+  void* small = pool_.allocate(kMebibyte);
   void* slab = pool_.allocate(100);
   EXPECT_EQ(reserved(), before);
   EXPECT_NE(small, slab);
@@ -91,7 +91,7 @@ TEST_F(MemoryPoolTest, LargeBlocksAreCutUp) {
 TEST_F(MemoryPoolTest, TrimReturnsWhatIsNotInUse) {
   void* kept = pool_.allocate(100);
   void* freed = pool_.allocate(100);
-  void* large = pool_.allocate(4 * kMiB);
+  void* large = pool_.allocate(4 * kMebibyte);
   std::memset(kept, 7, 100);
   pool_.deallocate(freed);
   pool_.deallocate(large);
@@ -105,25 +105,25 @@ TEST_F(MemoryPoolTest, TrimReturnsWhatIsNotInUse) {
 }
 
 TEST_F(MemoryPoolTest, ReleasedMemoryReadsAsZeros) {
-  auto* block = static_cast<char*>(pool_.allocate(4 * kMiB));
-  std::memset(block, 1, 4 * kMiB);
+  auto* block = static_cast<char*>(pool_.allocate(4 * kMebibyte));
+  std::memset(block, 1, 4 * kMebibyte);
   pool_.deallocate(block);
   pool_.trim();
-  auto* again = static_cast<char*>(pool_.allocate(4 * kMiB));
+  auto* again = static_cast<char*>(pool_.allocate(4 * kMebibyte));
   EXPECT_EQ(again, block);
-  EXPECT_EQ(again[kMiB], 0);
+  EXPECT_EQ(again[kMebibyte], 0);
   pool_.deallocate(again);
 }
 
 TEST_F(MemoryPoolTest, Figures) {
   void* small = pool_.allocate(100);
-  void* large = pool_.allocate(2 * kMiB);
+  void* large = pool_.allocate(2 * kMebibyte);
   pool_.deallocate(small);
   auto stats = pool_.stats();
-  EXPECT_EQ(stats.allocated_bytes[0].current, 2 * kMiB);
-  EXPECT_EQ(stats.allocated_bytes[0].peak, 2 * kMiB + 128);
+  EXPECT_EQ(stats.allocated_bytes[0].current, 2 * kMebibyte);
+  EXPECT_EQ(stats.allocated_bytes[0].peak, 2 * kMebibyte + 128);
   EXPECT_EQ(stats.allocated_bytes[1].freed, 128);
-  EXPECT_EQ(stats.allocated_bytes[2].allocated, 2 * kMiB);
+  EXPECT_EQ(stats.allocated_bytes[2].allocated, 2 * kMebibyte);
   EXPECT_EQ(stats.allocation[0].allocated, 2);
   EXPECT_EQ(stats.allocation[0].current, 1);
   EXPECT_EQ(stats.num_device_alloc, 2);
@@ -138,23 +138,23 @@ TEST_F(MemoryPoolTest, Figures) {
 }
 
 TEST_F(MemoryPoolTest, TheLimitCountsWhatIsHeld) {
-  pool_.set_limit(8 * kMiB);
-  void* first = pool_.allocate(4 * kMiB);
-  void* second = pool_.allocate(4 * kMiB);
-  EXPECT_THROW(pool_.allocate(kMiB), c10::OutOfMemoryError);
-  EXPECT_EQ(in_use(), 8 * kMiB);
+  pool_.set_limit(8 * kMebibyte);
+  void* first = pool_.allocate(4 * kMebibyte);
+  void* second = pool_.allocate(4 * kMebibyte);
+  EXPECT_THROW(pool_.allocate(kMebibyte), c10::OutOfMemoryError);
+  EXPECT_EQ(in_use(), 8 * kMebibyte);
   EXPECT_EQ(pool_.headroom(), 0);
   EXPECT_EQ(pool_.stats().num_ooms, 1);
   // What is idle makes room for sizes that it does not fit.
   pool_.deallocate(first);
-  void* third = pool_.allocate(3 * kMiB);
-  EXPECT_LE(reserved(), 8 * kMiB);
+  void* third = pool_.allocate(3 * kMebibyte);
+  EXPECT_LE(reserved(), 8 * kMebibyte);
   pool_.deallocate(second);
   pool_.deallocate(third);
 }
 
 TEST_F(MemoryPoolTest, IdleSlabsMakeRoomForLargeBlocks) {
-  pool_.set_limit(kMiB);
+  pool_.set_limit(kMebibyte);
   std::vector<void*> blocks;
   for (int i = 0; i < 16; ++i) {
     blocks.push_back(pool_.allocate(60 * kKiB));
@@ -162,24 +162,24 @@ TEST_F(MemoryPoolTest, IdleSlabsMakeRoomForLargeBlocks) {
   for (void* block : blocks) {
     pool_.deallocate(block);
   }
-  void* large = pool_.allocate(kMiB);
-  EXPECT_EQ(reserved(), kMiB);
+  void* large = pool_.allocate(kMebibyte);
+  EXPECT_EQ(reserved(), kMebibyte);
   pool_.deallocate(large);
 }
 
 TEST_F(MemoryPoolTest, ALowerLimitTrims) {
-  pool_.deallocate(pool_.allocate(8 * kMiB));
-  pool_.set_limit(4 * kMiB);
+  pool_.deallocate(pool_.allocate(8 * kMebibyte));
+  pool_.set_limit(4 * kMebibyte);
   EXPECT_EQ(reserved(), 0);
-  EXPECT_EQ(pool_.limit(), 4 * kMiB);
+  EXPECT_EQ(pool_.limit(), 4 * kMebibyte);
 }
 
 TEST_F(MemoryPoolTest, TheErrorNamesTheLargestBlocks) {
-  pool_.set_limit(8 * kMiB);
-  void* anonymous = pool_.allocate(kMiB);
+  pool_.set_limit(8 * kMebibyte);
+  void* anonymous = pool_.allocate(kMebibyte);
   const RunningOp op("aten::mm");
-  void* product = pool_.allocate(4 * kMiB);
-  const std::string message = message_of([&] { pool_.allocate(16 * kMiB); });
+  void* product = pool_.allocate(4 * kMebibyte);
+  const std::string message = message_of([&] { pool_.allocate(16 * kMebibyte); });
   EXPECT_EQ(
       message,
       "LAZY out of memory. Tried to allocate 16.00 MiB on a test, which may hold 8.00 MiB and has 5.00 MiB in use. "
@@ -195,9 +195,9 @@ TEST_F(MemoryPoolTest, MoreThanThereAreAddresses) {
 
 TEST_F(MemoryPoolTest, LiveBlocksAreListedByTheirSize) {
   void* slab = pool_.allocate(100);
-  void* medium = pool_.allocate(kMiB);
-  void* large = pool_.allocate(2 * kMiB);
-  void* freed = pool_.allocate(3 * kMiB);
+  void* medium = pool_.allocate(kMebibyte);
+  void* large = pool_.allocate(2 * kMebibyte);
+  void* freed = pool_.allocate(3 * kMebibyte);
   pool_.deallocate(freed);
   const auto blocks = pool_.largest_live_blocks(10);
   ASSERT_EQ(blocks.size(), 2);
@@ -210,7 +210,7 @@ TEST_F(MemoryPoolTest, LiveBlocksAreListedByTheirSize) {
 }
 
 TEST_F(MemoryPoolTest, FreeingTwiceIsNoticed) {
-  void* block = pool_.allocate(kMiB);
+  void* block = pool_.allocate(kMebibyte);
   pool_.deallocate(block);
   EXPECT_THROW(pool_.deallocate(block), c10::Error);
 }

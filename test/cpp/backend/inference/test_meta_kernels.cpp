@@ -2,13 +2,10 @@
 
 #include "backend/ops/op_registry.h"
 #include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/inference/meta_tensors.h"
 
 namespace lazyplug {
 namespace {
-
-at::Tensor meta(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
-  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
-}
 
 // What is returned, or nothing.
 c10::Stack told(const char* name, const char* overload, c10::Stack arguments) {

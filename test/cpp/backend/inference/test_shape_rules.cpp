@@ -3,13 +3,10 @@
 #include <ATen/core/Reduction.h>
 
 #include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/inference/meta_tensors.h"
 
 namespace lazyplug {
 namespace {
-
-at::Tensor meta(c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
-  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
-}
 
 const ShapeRule* shape_rule(const char* name, const char* overload = "") {
   return OpTable::get().shape({name, overload});

@@ -5,16 +5,16 @@
 namespace lazyplug {
 namespace {
 
-const std::string kStart =
+const std::string kMatrixRowNumber =
     "%0 = device_data(0)  # Float[4, 8] strides=[8, 1]\n"
     "%1 = device_data(1)  # Float[8] strides=[1]\n"
     "%2 = device_data(2)  # Double[] strides=[] number\n";
 
 class PointwiseGroups : public testing::Test {
  protected:
-  // The nodes after those of kStart; each is offered to the group in turn.
+  // The nodes after those of kMatrixRowNumber; each is offered to the group in turn.
   std::string add_all(const std::string& text, bool functions = false) {
-    graph.emplace(parse(kStart + text));
+    graph.emplace(parse(kMatrixRowNumber + text));
     group.emplace(*graph, functions);
     std::string taken;
     for (GraphNode& node : graph->nodes()) {
@@ -118,7 +118,7 @@ TEST_F(PointwiseGroups, RefuseWhatLiesOtherwise) {
 
 TEST_F(PointwiseGroups, TakeFunctionsIfTheyAreTo) {
   graph.emplace(parse(
-      kStart +
+      kMatrixRowNumber +
       "%3 = aten::softplus(%0, 1, 20)  # Float[4, 8] strides=[8, 1]\n"
       "%4 = aten::gelu(%3, \"tanh\")  # Float[4, 8] strides=[8, 1]\n"
       "return %4\n"));

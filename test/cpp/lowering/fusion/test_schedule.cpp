@@ -5,13 +5,13 @@
 namespace lazyplug {
 namespace {
 
-const std::string kStart =
+const std::string kTwoMatrices =
     "%0 = device_data(0)  # Float[4, 4] strides=[4, 1]\n"
     "%1 = device_data(1)  # Float[4, 4] strides=[4, 1]\n";
 
 // "3 (4 5)": the nodes in order, groups in parentheses.
 std::string schedule(const std::string& text, Grouping grouping = Grouping::kSeveral) {
-  Graph graph = parse(kStart + text);
+  Graph graph = parse(kTwoMatrices + text);
   std::string result;
   for (const Step& step : make_schedule(graph, grouping)) {
     result += result.empty() ? "" : " ";

@@ -5,7 +5,7 @@
 namespace lazyplug {
 namespace {
 
-const std::string kStart =
+const std::string kExpOfData =
     "%0 = device_data(0)  # Float[2, 3] strides=[3, 1]\n"
     "%1 = aten::exp(%0)  # Float[2, 3] strides=[3, 1]\n";
 
@@ -13,19 +13,19 @@ TEST(CommonSubexpressions, EqualCallsAreOne) {
   EXPECT_EQ(
       after(
           merge_common_subexpressions,
-          kStart + "%2 = aten::exp(%0)  # Float[2, 3] strides=[3, 1]\n"
-                   "%3 = aten::mul.Tensor(%1, %2)  # Float[2, 3] strides=[3, 1]\n"
-                   "%4 = aten::sort(%1, -1, False)  # Float[2, 3] strides=[3, 1]; Long[2, 3] strides=[3, 1]\n"
-                   "%5 = aten::sort(%2, -1, False)  # Float[2, 3] strides=[3, 1]; Long[2, 3] strides=[3, 1]\n"
-                   "return %3, %4.0, %5.1\n"),
-      kStart +
+          kExpOfData + "%2 = aten::exp(%0)  # Float[2, 3] strides=[3, 1]\n"
+                       "%3 = aten::mul.Tensor(%1, %2)  # Float[2, 3] strides=[3, 1]\n"
+                       "%4 = aten::sort(%1, -1, False)  # Float[2, 3] strides=[3, 1]; Long[2, 3] strides=[3, 1]\n"
+                       "%5 = aten::sort(%2, -1, False)  # Float[2, 3] strides=[3, 1]; Long[2, 3] strides=[3, 1]\n"
+                       "return %3, %4.0, %5.1\n"),
+      kExpOfData +
           "%3 = aten::mul.Tensor(%1, %1)  # Float[2, 3] strides=[3, 1]\n"
           "%4 = aten::sort(%1, -1, False)  # Float[2, 3] strides=[3, 1]; Long[2, 3] strides=[3, 1]\n"
           "return %3, %4.0, %4.1\n");
 }
 
 TEST(CommonSubexpressions, OtherConstantsViewsAndInputsAreNot) {
-  const std::string text = kStart +
+  const std::string text = kExpOfData +
                            "%2 = aten::exp(%0[Float[3] strides=[1]])  # Float[3] strides=[1]\n"
                            "%3 = aten::exp(%0[Float[3] strides=[1] offset=3])  # Float[3] strides=[1]\n"
                            "%4 = aten::softmax.int(%0, 0, None)  # Float[2, 3] strides=[3, 1]\n"
@@ -37,7 +37,7 @@ TEST(CommonSubexpressions, OtherConstantsViewsAndInputsAreNot) {
 }
 
 TEST(CommonSubexpressions, NorRandomCallsWritesAndFreshMemory) {
-  const std::string text = kStart +
+  const std::string text = kExpOfData +
                            "%2 = aten::bernoulli(%0, seed=3)  # Float[2, 3] strides=[3, 1]\n"
                            "%3 = aten::bernoulli(%0, seed=3)  # Float[2, 3] strides=[3, 1]\n"
                            "%4 = aten::empty_like(%0, None, None, None, None, None)  # Float[2, 3] strides=[3, 1]\n"
@@ -50,7 +50,7 @@ TEST(CommonSubexpressions, NorRandomCallsWritesAndFreshMemory) {
 
 TEST(CommonSubexpressions, OneThatIsWrittenBesideTheOtherStays) {
   const std::string text =
-      kStart +
+      kExpOfData +
       "%2 = aten::exp(%0)  # Float[2, 3] strides=[3, 1]\n"
       "%3 = aten::add_.Tensor(%1, %2[Float[2, 3] strides=[1, 2]], 1)  # Float[2, 3] strides=[3, 1]\n"
       "return %3\n";

@@ -5,7 +5,7 @@
 namespace lazyplug {
 namespace {
 
-const std::string kStart =
+const std::string kReluOfData =
     "%0 = device_data(0)  # Float[2, 3] strides=[3, 1]\n"
     "%1 = aten::relu(%0)  # Float[2, 3] strides=[3, 1]\n";
 
@@ -13,17 +13,17 @@ TEST(NoOpCopies, CopiesThatLieAlikeGo) {
   EXPECT_EQ(
       after(
           remove_no_op_copies,
-          kStart + "%2 = aten::clone(%1, 0)  # Float[2, 3] strides=[3, 1]\n"
-                   "%3 = aten::_to_copy(%2, 6, None, None, None, False, None)  # Float[2, 3] strides=[3, 1]\n"
-                   "%4 = aten::tanh(%3)  # Float[2, 3] strides=[3, 1]\n"
-                   "return %4, %2\n"),
-      kStart +
+          kReluOfData + "%2 = aten::clone(%1, 0)  # Float[2, 3] strides=[3, 1]\n"
+                        "%3 = aten::_to_copy(%2, 6, None, None, None, False, None)  # Float[2, 3] strides=[3, 1]\n"
+                        "%4 = aten::tanh(%3)  # Float[2, 3] strides=[3, 1]\n"
+                        "return %4, %2\n"),
+      kReluOfData +
           "%4 = aten::tanh(%1)  # Float[2, 3] strides=[3, 1]\n"
           "return %4, %1\n");
 }
 
 TEST(NoOpCopies, OtherLayoutsDtypesAndViewsStay) {
-  const std::string text = kStart +
+  const std::string text = kReluOfData +
                            "%2 = aten::clone(%1, 2)  # Float[2, 3] strides=[1, 2]\n"
                            "%3 = aten::_to_copy(%1, 7, None, None, None, False, None)  # Double[2, 3] strides=[3, 1]\n"
                            "%4 = aten::clone(%1[Float[2, 3] strides=[3, 1] neg], 0)  # Float[2, 3] strides=[3, 1]\n"
@@ -59,7 +59,7 @@ TEST(NoOpCopies, TheMemoryOfALeafMayBeLarger) {
 
 TEST(NoOpCopies, WhatIsWrittenBesideItsCopyNeedsIt) {
   const std::string text =
-      kStart +
+      kReluOfData +
       "%2 = aten::clone(%1, None)  # Float[2, 3] strides=[3, 1]\n"
       "%3 = aten::add_.Tensor(%1, %2[Float[2, 3] strides=[1, 2]], 1)  # Float[2, 3] strides=[3, 1]\n"
       "return %3\n";
@@ -70,10 +70,10 @@ TEST(NoOpCopies, AWriteToTheCopyDoesNot) {
   EXPECT_EQ(
       after(
           remove_no_op_copies,
-          kStart + "%2 = aten::clone(%1, None)  # Float[2, 3] strides=[3, 1]\n"
-                   "%3 = aten::tanh_(%2)  # Float[2, 3] strides=[3, 1]\n"
-                   "return %1, %3\n"),
-      kStart +
+          kReluOfData + "%2 = aten::clone(%1, None)  # Float[2, 3] strides=[3, 1]\n"
+                        "%3 = aten::tanh_(%2)  # Float[2, 3] strides=[3, 1]\n"
+                        "return %1, %3\n"),
+      kReluOfData +
           "%3 = aten::tanh_(%1)  # Float[2, 3] strides=[3, 1]\n"
           "return %1, %3\n")
       << "lazyplug::own copies, or the write becomes pure";

@@ -5,7 +5,7 @@
 namespace lazyplug {
 namespace {
 
-const std::string kStart =
+const std::string kExpToBeWritten =
     "%0 = device_data(0)  # Float[2, 3] strides=[3, 1]\n"
     "%1 = aten::exp(%0)  # Float[2, 3] strides=[3, 1]\n";
 
@@ -13,11 +13,11 @@ TEST(PureWrites, AWriteToWhatIsNeededLaterIsPure) {
   EXPECT_EQ(
       after(
           make_writes_pure,
-          kStart + "%2 = aten::add_.Tensor(%1, %0, 0.5)  # Float[2, 3] strides=[3, 1]\n"
-                   "%3 = aten::relu_(%0)  # Float[2, 3] strides=[3, 1]\n"
-                   "%4 = aten::tanh(%1)  # Float[2, 3] strides=[3, 1]\n"
-                   "return %2, %3, %4, %0\n"),
-      kStart +
+          kExpToBeWritten + "%2 = aten::add_.Tensor(%1, %0, 0.5)  # Float[2, 3] strides=[3, 1]\n"
+                            "%3 = aten::relu_(%0)  # Float[2, 3] strides=[3, 1]\n"
+                            "%4 = aten::tanh(%1)  # Float[2, 3] strides=[3, 1]\n"
+                            "return %2, %3, %4, %0\n"),
+      kExpToBeWritten +
           "%2 = aten::add.Tensor(%1, %0, 0.5)  # Float[2, 3] strides=[3, 1]\n"
           "%3 = aten::relu(%0)  # Float[2, 3] strides=[3, 1]\n"
           "%4 = aten::tanh(%1)  # Float[2, 3] strides=[3, 1]\n"
@@ -25,7 +25,7 @@ TEST(PureWrites, AWriteToWhatIsNeededLaterIsPure) {
 }
 
 TEST(PureWrites, OthersWriteInPlace) {
-  const std::string text = kStart +
+  const std::string text = kExpToBeWritten +
                            "%2 = aten::tanh(%1)  # Float[2, 3] strides=[3, 1]\n"
                            "%3 = aten::relu_(%1)  # Float[2, 3] strides=[3, 1]\n"
                            "return %2, %3\n";
@@ -33,7 +33,7 @@ TEST(PureWrites, OthersWriteInPlace) {
 }
 
 TEST(PureWrites, WhatPromotesOrLiesOtherwiseStays) {
-  const std::string text = kStart +
+  const std::string text = kExpToBeWritten +
                            "%2 = device_data(1)  # Double[] strides=[]\n"
                            "%3 = device_data(2)  # Float[3] strides=[1]\n"
                            "%4 = aten::mul_.Tensor(%1, %2)  # Float[2, 3] strides=[3, 1]\n"
@@ -50,10 +50,10 @@ TEST(PureWrites, TheResultOfAPureCallMayBeWrittenAgain) {
   EXPECT_EQ(
       after(
           make_writes_pure,
-          kStart + "%2 = aten::relu_(%1)  # Float[2, 3] strides=[3, 1]\n"
-                   "%3 = aten::tanh_(%2)  # Float[2, 3] strides=[3, 1]\n"
-                   "return %1, %3\n"),
-      kStart +
+          kExpToBeWritten + "%2 = aten::relu_(%1)  # Float[2, 3] strides=[3, 1]\n"
+                            "%3 = aten::tanh_(%2)  # Float[2, 3] strides=[3, 1]\n"
+                            "return %1, %3\n"),
+      kExpToBeWritten +
           "%2 = aten::relu(%1)  # Float[2, 3] strides=[3, 1]\n"
           "%3 = aten::tanh_(%2)  # Float[2, 3] strides=[3, 1]\n"
           "return %1, %3\n");
