@@ -69,12 +69,10 @@ class Part {
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
     }
+    is_direct_ = program.instructions.size() == 1 && is_all_in_place();
   }
 
   void run(int64_t begin, int64_t end) {
-    if (needs_no_tile()) {
-      return run_tile(begin, end - begin);
-    }
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
       if (space_.input(i).kind == Kind::kConstant) {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
@@ -90,22 +88,23 @@ class Part {
   }
 
  private:
-  // One instruction that reads and writes where everything is has nothing to keep in the L1 cache.
-  bool needs_no_tile() const {
-    if (program_.instructions.size() != 1) {
-      return false;
-    }
+  // Whether all is read and written where it is.
+  bool is_all_in_place() const {
     for (size_t slot = 0; slot < program_.num_memory; ++slot) {
       const bool is_input = slot < space_.num_inputs();
       if (!is_computed_in_place(slot) || (is_input && space_.input(slot).kind != Kind::kLinear)) {
         return false;
       }
     }
-    return program_.num_slots == program_.num_memory;
+    return true;
   }
 
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
+    if (is_direct_) {
+      const int64_t unit = std::max<int64_t>(row_length_, 1);
+      return kMostAtOnce / unit * unit;
+    }
     if (row_length_ != 0) {
       return std::min(tile_size_, tile_.size / row_length_ * row_length_);
     }
@@ -193,6 +192,8 @@ class Part {
   }
 
   static constexpr int64_t kLongRow = 128;
+  // Functions of libraries count in 32 bits.
+  static constexpr int64_t kMostAtOnce = 1 << 20;
 
   const Program& program_;
   const PointwiseSpace& space_;
@@ -202,6 +203,7 @@ class Part {
   const int64_t row_length_;                // 0: there are no rows
   const int64_t tile_size_;                 // as wanted
   std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
+  bool is_direct_ = false;                  // one instruction, which has nothing to keep in the L1 cache
   Tile<T> tile_;
 };
 

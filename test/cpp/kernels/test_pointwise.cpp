@@ -128,6 +128,17 @@ TEST_F(Pointwise, DoublesAreComputedAsDoubles) {
   EXPECT_TRUE(run("2 = div 0 1 ;", {a, b}, at::empty({40, 50}, at::kDouble)).equal(a / b));
 }
 
+TEST_F(Pointwise, OneInstructionTakesManyElementsAtOnce) {
+  const at::Tensor a = at::randn({2'200, 1'001});
+  EXPECT_TRUE(run("1 = mul_number 0 0 ;", {a}, at::empty({2'200, 1'001}), {3.0}).equal(a * 3));
+  const at::Tensor softmaxes = run("1 = softmax 0 ;", {a}, at::empty({2'200, 1'001}));
+  for (const int64_t row : {0, 1, 1'046, 1'047, 2'199}) { // 1,047 rows are as many as fit into 2^20 elements
+    const at::Tensor one = a.narrow(0, row, 1).contiguous();
+    EXPECT_TRUE(softmaxes.narrow(0, row, 1).equal(run("1 = softmax 0 ;", {one}, at::empty({1, 1'001})))) << row;
+  }
+  EXPECT_TRUE(softmaxes.sum(-1).allclose(at::ones({2'200})));
+}
+
 // ---- rows ----
 
 TEST_F(Pointwise, SumsAndMeansOfRowsHaveTheCpusBits) {
