@@ -11,7 +11,7 @@ namespace lazyplug {
 
 class StreamTest : public BackendTest {
  protected:
-  static constexpr const char* kLocation = "program.py:7";
+  static constexpr char kLocation[] = "program.py:7"; // compared by its address
 
   at::Tensor record(
       StreamContext& stream,
