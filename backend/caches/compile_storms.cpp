@@ -62,6 +62,7 @@ class CompileStorms {
       end_step(step);
     }
     this_step_.calls = hash_combine(this_step_.calls, call.key);
+    ++this_step_.num_calls;
     return kinds_.count(kind) != 0;
   }
 
@@ -86,6 +87,8 @@ class CompileStorms {
   static constexpr size_t kRepeated = 4;
   static constexpr size_t kMostRepeated = 16;
   static constexpr size_t kGrowth = 2;
+  // A step counts for several if so many calls each are the same: a program may read but every tenth loss.
+  static constexpr size_t kCallsOfStep = 512;
 
   struct Compiled {
     Hash128 graph;
@@ -96,6 +99,7 @@ class CompileStorms {
   struct Step {
     uint64_t number = 0;
     Hash128 calls;
+    size_t num_calls = 0;
   };
 
   // Or in it: other kinds of calls may be compiled. After a longer peace than the last storm took it is another one.
@@ -109,9 +113,9 @@ class CompileStorms {
   // The storm is over as soon as the program repeats itself.
   void end_step(uint64_t next) {
     const bool is_known = std::find(last_steps_.begin(), last_steps_.end(), this_step_.calls) != last_steps_.end();
-    num_repeated_ = is_known ? num_repeated_ + 1 : 0;
+    num_repeated_ = is_known ? num_repeated_ + std::max<size_t>(1, this_step_.num_calls / kCallsOfStep) : 0;
     last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
-    this_step_ = {next, {}};
+    this_step_ = {next, {}, 0};
     if (num_repeated_ >= enough_repeated_) {
       num_repeated_ = 0;
       end_ = next;
