@@ -1,7 +1,11 @@
 #include "lowering/optimizer_programs.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <unordered_map>
+#include <utility>
 
+#include "common/fork_safe_mutex.h"
 #include "kernels/tile_program.h"
 #include "lowering/fusion/pointwise_ops.h"
 
@@ -13,96 +17,252 @@ using kernels::Opcode;
 using kernels::Program;
 using kernels::Slot;
 
-class ProgramBuilder {
+// A step's program, call by call. Its lists are the first slots.
+class Builder {
  public:
-  ProgramBuilder(c10::ScalarType dtype, uint8_t num_memory) {
-    program_.dtype = dtype;
-    program_.num_memory = num_memory;
-    program_.num_slots = num_memory;
+  Builder(const UpdateForm& form, bool has_functions, size_t num_kept) : form_(form), has_functions_(has_functions) {
+    program_.dtype = form.is_double ? c10::ScalarType::Double : c10::ScalarType::Float;
+    program_.num_memory = program_.num_slots = static_cast<uint8_t>(num_kept + 2);
+    gradient_ = static_cast<Slot>(num_kept + 1);
   }
 
-  Slot add_slot() {
-    return program_.num_slots++;
+  static constexpr Slot kParams = 0;
+  // What the optimizer keeps.
+  static constexpr Slot kept(size_t index) {
+    return static_cast<Slot>(index + 1);
+  }
+  // What the step takes for the gradient.
+  Slot gradient() const {
+    return gradient_;
   }
   uint8_t add_number() {
     return program_.num_numbers++;
   }
-  void add(Opcode opcode, Slot out, std::initializer_list<Slot> inputs, uint8_t number = 0) {
-    Instruction instruction{opcode, out};
-    std::copy(inputs.begin(), inputs.end(), instruction.inputs);
-    instruction.number = number;
-    program_.instructions.push_back(instruction);
+
+  // The call's result, in a slot of its own.
+  Slot make(Opcode opcode, std::initializer_list<Slot> inputs, uint8_t number = 0) {
+    return add(opcode, program_.num_slots++, inputs, number);
   }
+  // With a number of its own.
+  Slot make_with_number(Opcode opcode, std::initializer_list<Slot> inputs) {
+    return make(opcode, inputs, add_number());
+  }
+  // In place of the first input.
+  Slot update(Opcode opcode, std::initializer_list<Slot> inputs, uint8_t number = 0) {
+    return add(opcode, *inputs.begin(), inputs, number);
+  }
+  Slot update_with_number(Opcode opcode, std::initializer_list<Slot> inputs) {
+    return update(opcode, inputs, add_number());
+  }
+
+  void prepare_gradient() {
+    if (form_.maximizes) {
+      gradient_ = make(Opcode::kNeg, {gradient_});
+    }
+    if (form_.adds_weights) {
+      const uint8_t decay = add_number();
+      gradient_ = form_.maximizes ? update(Opcode::kAdd, {gradient_, kParams}, decay)
+                                  : make(Opcode::kAdd, {gradient_, kParams}, decay);
+    }
+    if (form_.decays) {
+      update_with_number(Opcode::kMulNumber, {kParams});
+    }
+  }
+  // average = factor * average + other * gradient^2
+  void average_squares(Slot average) {
+    update_with_number(Opcode::kMulNumber, {average});
+    update_with_number(Opcode::kAddcmul, {average, gradient_, gradient_});
+  }
+  // As it is for a _foreach_sqrt; one that writes is always the CPU's.
+  Slot square_root(Slot x) {
+    return make(has_functions_ && !form_.is_double ? Opcode::kSqrtExact : Opcode::kSqrt, {x});
+  }
+
   const Program& program() const {
     return program_;
   }
 
  private:
+  Slot add(Opcode opcode, Slot out, std::initializer_list<Slot> inputs, uint8_t number) {
+    Instruction instruction{opcode, out};
+    std::copy(inputs.begin(), inputs.end(), instruction.inputs);
+    instruction.number = number;
+    program_.instructions.push_back(instruction);
+    return out;
+  }
+
+  const UpdateForm& form_;
+  const bool has_functions_;
   Program program_;
+  Slot gradient_;
 };
 
-c10::ScalarType dtype_of(const UpdateForm& form) {
-  return form.is_double ? c10::ScalarType::Double : c10::ScalarType::Float;
+constexpr Slot kParams = Builder::kParams;
+
+Program adadelta(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 2);
+  const Slot squares = Builder::kept(0);
+  const Slot changes = Builder::kept(1);
+  step.prepare_gradient();
+  const uint8_t rho = step.add_number();
+  const uint8_t rest = step.add_number();
+  const uint8_t epsilon = step.add_number();
+  step.update(Opcode::kMulNumber, {squares}, rho);
+  step.update(Opcode::kAddcmul, {squares, step.gradient(), step.gradient()}, rest);
+  const Slot divisor = step.make(Opcode::kAddNumber, {squares}, epsilon);
+  step.update(Opcode::kSqrt, {divisor});
+  const Slot change = step.make(Opcode::kAddNumber, {changes}, epsilon);
+  step.update(Opcode::kSqrt, {change});
+  step.update(Opcode::kDiv, {change, divisor});
+  step.update(Opcode::kMul, {change, step.gradient()});
+  step.update(Opcode::kMulNumber, {changes}, rho);
+  step.update(Opcode::kAddcmul, {changes, change, change}, rest);
+  step.update_with_number(Opcode::kAdd, {kParams, change});
+  return step.program();
 }
 
-// As it is for a _foreach_sqrt.
-Opcode square_root(const UpdateForm& form, bool has_functions) {
-  return has_functions && !form.is_double ? Opcode::kSqrtExact : Opcode::kSqrt;
+Program adagrad(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 1);
+  const Slot sums = Builder::kept(0);
+  step.prepare_gradient();
+  const uint8_t one = step.add_number();
+  step.update(Opcode::kAddcmul, {sums, step.gradient(), step.gradient()}, one);
+  const Slot divisor = step.square_root(sums);
+  step.update_with_number(Opcode::kAddNumber, {divisor});
+  const Slot change = step.make_with_number(Opcode::kMulNumber, {step.gradient()});
+  step.update(Opcode::kAddcdiv, {kParams, change, divisor}, one);
+  return step.program();
 }
 
-// The gradient that the rest of a step uses.
-Slot add_gradient(ProgramBuilder& program, const UpdateForm& form, Slot params, Slot grads) {
-  if (!form.maximizes && !form.adds_weights) {
-    return grads;
+Program adam(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, form.keeps_maximum ? 3 : 2);
+  const Slot averages = Builder::kept(0);
+  Slot squares = Builder::kept(1);
+  step.prepare_gradient();
+  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_squares(squares);
+  if (form.keeps_maximum) {
+    squares = step.update(Opcode::kMaximum, {Builder::kept(2), squares});
   }
-  const Slot gradient = program.add_slot();
-  if (form.maximizes) {
-    program.add(Opcode::kNeg, gradient, {grads});
-  }
-  if (form.adds_weights) {
-    program.add(Opcode::kAdd, gradient, {form.maximizes ? gradient : grads, params}, program.add_number());
-  }
-  return gradient;
+  const uint8_t epsilon = step.add_number();
+  const Slot divisor = step.square_root(squares);
+  step.update_with_number(Opcode::kDivNumber, {divisor});
+  step.update(Opcode::kAddNumber, {divisor}, epsilon);
+  step.update_with_number(Opcode::kAddcdiv, {kParams, averages, divisor});
+  return step.program();
 }
 
-Program adam_program(const UpdateForm& form, bool has_functions) {
-  constexpr Slot kParams = 0;
-  constexpr Slot kAverages = 1;
-  constexpr Slot kSquares = 2;
-  constexpr Slot kGrads = 3;
-  ProgramBuilder program(dtype_of(form), 4);
-  const Slot gradient = add_gradient(program, form, kParams, kGrads);
-  if (form.decays) {
-    program.add(Opcode::kMulNumber, kParams, {kParams}, program.add_number());
-  }
-  program.add(Opcode::kLerp, kAverages, {kAverages, gradient}, program.add_number());
-  program.add(Opcode::kMulNumber, kSquares, {kSquares}, program.add_number());
-  program.add(Opcode::kAddcmul, kSquares, {kSquares, gradient, gradient}, program.add_number());
-  const uint8_t eps = program.add_number(); // before those that may differ from parameter to parameter
-  const Slot divisor = program.add_slot();
-  program.add(square_root(form, has_functions), divisor, {kSquares});
-  program.add(Opcode::kDivNumber, divisor, {divisor}, program.add_number());
-  program.add(Opcode::kAddNumber, divisor, {divisor}, eps);
-  program.add(Opcode::kAddcdiv, kParams, {kParams, kAverages, divisor}, program.add_number());
-  return program.program();
+Program adamax(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 2);
+  const Slot averages = Builder::kept(0);
+  const Slot largest = Builder::kept(1);
+  step.prepare_gradient();
+  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.update_with_number(Opcode::kMulNumber, {largest});
+  const Slot magnitude = step.make(Opcode::kAbs, {step.gradient()});
+  step.update_with_number(Opcode::kAddNumber, {magnitude});
+  step.update(Opcode::kMaximum, {largest, magnitude});
+  step.update_with_number(Opcode::kAddcdiv, {kParams, averages, largest});
+  return step.program();
 }
 
-Program sgd_program(const UpdateForm& form, bool /*has_functions*/) {
-  constexpr Slot kParams = 0;
-  constexpr Slot kBuffers = 1;
-  const Slot grads = form.has_momentum ? 2 : 1;
-  ProgramBuilder program(dtype_of(form), grads + 1);
-  Slot gradient = add_gradient(program, form, kParams, grads);
+Program nadam(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 2);
+  const Slot averages = Builder::kept(0);
+  const Slot squares = Builder::kept(1);
+  step.prepare_gradient();
+  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_squares(squares);
+  const uint8_t epsilon = step.add_number();
+  const Slot divisor = step.square_root(squares);
+  step.update_with_number(Opcode::kDivNumber, {divisor});
+  step.update(Opcode::kAddNumber, {divisor}, epsilon);
+  step.update_with_number(Opcode::kAddcdiv, {kParams, step.gradient(), divisor});
+  step.update_with_number(Opcode::kAddcdiv, {kParams, averages, divisor});
+  return step.program();
+}
+
+Program radam(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 2);
+  const Slot averages = Builder::kept(0);
+  const Slot squares = Builder::kept(1);
+  step.prepare_gradient();
+  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_squares(squares);
+  const uint8_t epsilon = step.add_number();
+  const uint8_t one = step.add_number();
+  const Slot factor = step.square_root(squares);
+  step.update(Opcode::kAddNumber, {factor}, epsilon);
+  step.update_with_number(Opcode::kDivNumber, {factor});
+  step.update(Opcode::kReciprocal, {factor});
+  step.update_with_number(Opcode::kAddNumber, {factor});
+  step.update(Opcode::kAddcmul, {kParams, averages, factor}, one);
+  return step.program();
+}
+
+Program rmsprop(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, 1 + (form.is_centered ? 1 : 0) + (form.has_momentum ? 1 : 0));
+  const Slot squares = Builder::kept(0);
+  step.prepare_gradient();
+  step.average_squares(squares);
+  Slot divisor = 0;
+  if (form.is_centered) {
+    const Slot averages = Builder::kept(1);
+    step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+    divisor = step.make_with_number(Opcode::kAddcmul, {squares, averages, averages});
+    step.update(Opcode::kSqrt, {divisor});
+  } else {
+    divisor = step.square_root(squares);
+  }
+  step.update_with_number(Opcode::kAddNumber, {divisor});
   if (form.has_momentum) {
-    program.add(Opcode::kMulNumber, kBuffers, {kBuffers}, program.add_number());
-    program.add(Opcode::kAdd, kBuffers, {kBuffers, gradient}, program.add_number());
-    gradient = kBuffers;
+    const Slot buffers = Builder::kept(form.is_centered ? 2 : 1);
+    step.update_with_number(Opcode::kMulNumber, {buffers});
+    step.update_with_number(Opcode::kAddcdiv, {buffers, step.gradient(), divisor});
+    step.update_with_number(Opcode::kAdd, {kParams, buffers});
+  } else {
+    step.update_with_number(Opcode::kAddcdiv, {kParams, step.gradient(), divisor});
   }
-  program.add(Opcode::kAdd, kParams, {kParams, gradient}, program.add_number());
-  return program.program();
+  return step.program();
 }
 
-Update update_of(const Program& program) {
+Program sgd(const UpdateForm& form, bool has_functions) {
+  Builder step(form, has_functions, form.has_momentum ? 1 : 0);
+  step.prepare_gradient();
+  Slot change = step.gradient();
+  if (form.has_momentum) {
+    const Slot buffers = Builder::kept(0);
+    step.update_with_number(Opcode::kMulNumber, {buffers});
+    step.update_with_number(Opcode::kAdd, {buffers, change});
+    change = form.is_nesterov ? step.update_with_number(Opcode::kAdd, {change, buffers}) : buffers;
+  }
+  step.update_with_number(Opcode::kAdd, {kParams, change});
+  return step.program();
+}
+
+Program program_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
+  switch (optimizer) {
+    case Optimizer::kAdadelta:
+      return adadelta(form, has_functions);
+    case Optimizer::kAdagrad:
+      return adagrad(form, has_functions);
+    case Optimizer::kAdam:
+      return adam(form, has_functions);
+    case Optimizer::kAdamax:
+      return adamax(form, has_functions);
+    case Optimizer::kNAdam:
+      return nadam(form, has_functions);
+    case Optimizer::kRAdam:
+      return radam(form, has_functions);
+    case Optimizer::kRMSprop:
+      return rmsprop(form, has_functions);
+    case Optimizer::kSGD:
+      return sgd(form, has_functions);
+  }
+  return {};
+}
+
+Update to_update(const Program& program) {
   Update update{to_string(program), std::vector<size_t>(program.num_memory)};
   for (const Instruction& instruction : program.instructions) {
     if (instruction.out < program.num_memory) {
@@ -112,42 +272,45 @@ Update update_of(const Program& program) {
   return update;
 }
 
-using Make = Program (*)(const UpdateForm&, bool has_functions);
-
-// All of one optimizer, made when the first is asked for.
-class Updates {
- public:
-  Updates(Make make, bool has_functions) {
-    for (size_t i = 0; i < kCount; ++i) {
-      const auto bit = [i](size_t place) { return (i >> place & 1) != 0; };
-      updates_.push_back(update_of(make({bit(0), bit(1), bit(2), bit(3), bit(4)}, has_functions)));
-    }
+// All that decides about a program, as a number.
+size_t key_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
+  auto key = static_cast<size_t>(optimizer);
+  for (const bool bit :
+       {form.is_double,
+        form.maximizes,
+        form.adds_weights,
+        form.decays,
+        form.has_momentum,
+        form.is_nesterov,
+        form.is_centered,
+        form.keeps_maximum,
+        has_functions}) {
+    key = 2 * key + (bit ? 1 : 0);
   }
-  const Update& of(const UpdateForm& form) const {
-    return updates_
-        [form.is_double + 2 * form.maximizes + 4 * form.adds_weights + 8 * form.decays + 16 * form.has_momentum];
-  }
-
- private:
-  static constexpr size_t kCount = 32;
-  std::vector<Update> updates_;
-};
-
-template <Make kMake>
-const Update& find(const UpdateForm& form) {
-  static const auto* const plain = new Updates(kMake, /*has_functions=*/false);
-  static const auto* const with_functions = new Updates(kMake, /*has_functions=*/true);
-  return (computes_functions() ? with_functions : plain)->of(form);
+  return key;
 }
+
+// Those that have been asked for, for ever.
+struct Updates {
+  ForkSafeMutex mutex;
+  std::unordered_map<size_t, Update> of; // never moves its elements
+};
 
 } // namespace
 
-const Update& adam_update(UpdateForm form) {
-  return find<adam_program>(form);
-}
-
-const Update& sgd_update(UpdateForm form) {
-  return find<sgd_program>(form);
+const Update& update_of(Optimizer optimizer, const UpdateForm& form) {
+  static auto* const updates = new Updates();
+  const bool has_functions = computes_functions();
+  const size_t key = key_of(optimizer, form, has_functions);
+  {
+    const ForkSafeLock lock(updates->mutex);
+    if (const auto found = updates->of.find(key); found != updates->of.end()) {
+      return found->second;
+    }
+  }
+  Update update = to_update(program_of(optimizer, form, has_functions));
+  const ForkSafeLock lock(updates->mutex);
+  return updates->of.try_emplace(key, std::move(update)).first->second;
 }
 
 } // namespace lazyplug

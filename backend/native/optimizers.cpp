@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -130,7 +131,7 @@ void record(TensorLists written, at::TensorList read, c10::ArrayRef<double> numb
   static const OpInfo& op = op_info(kTileUpdate, "");
   const std::vector<at::Tensor> all_written = concatenate(written);
   const c10::IValue scalars = to_list(numbers);
-  const auto rows = static_cast<int64_t>(read.size());
+  const auto rows = static_cast<int64_t>(written[0].size());
   const bool is_predicted = predict(op, all_written[0], [&](PredictedCall& call) {
                               return call.add(at::TensorList(all_written)) && call.add(read) && call.add(scalars) &&
                                      call.add(rows) && call.add(std::string_view(update.program));
@@ -145,133 +146,360 @@ void record(TensorLists written, at::TensorList read, c10::ArrayRef<double> numb
   }
 }
 
-// ---- Adam ----
+// ---- numbers on the CPU ----
 
-// What torch.optim counts steps with: a number on the CPU.
-class StepCount {
+// What torch.optim counts steps with, such as a tensor of no dimensions.
+class HostNumber {
  public:
-  static bool is_one(const at::Tensor& step) {
-    const c10::TensorImpl& impl = *step.unsafeGetTensorImpl();
+  static bool is_one(const at::Tensor& tensor) {
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool is_plain = impl.is_cpu() && impl.layout() == c10::kStrided && impl.numel() == 1 && !impl.is_neg();
-    return is_plain && !impl.key_set().has(c10::DispatchKey::Python) && !step.requires_grad() && !step.is_inference() &&
-           (step.scalar_type() == at::kFloat || step.scalar_type() == at::kDouble);
+    return is_plain && !impl.key_set().has(c10::DispatchKey::Python) && !tensor.requires_grad() &&
+           !tensor.is_inference() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
   }
 
-  explicit StepCount(const at::Tensor& step) : step_(step) {}
+  explicit HostNumber(const at::Tensor& tensor) : tensor_(tensor), is_float_(tensor.scalar_type() == at::kFloat) {}
 
-  double next() const {
-    return step_.scalar_type() == at::kFloat ? *step_.const_data_ptr<float>() + 1.F
-                                             : *step_.const_data_ptr<double>() + 1.;
+  // As the CPU computes them, in the tensor's dtype.
+  double plus_one() const {
+    return is_float_ ? value<float>() + 1.F : value<double>() + 1.;
   }
-  void count_up() const {
-    const double next = this->next();
-    if (step_.scalar_type() == at::kFloat) {
-      *step_.mutable_data_ptr<float>() = static_cast<float>(next);
+  double times(double factor) const {
+    return is_float_ ? value<float>() * static_cast<float>(factor) : value<double>() * factor;
+  }
+  void set(double number) const {
+    if (is_float_) {
+      *tensor_.mutable_data_ptr<float>() = static_cast<float>(number);
     } else {
-      *step_.mutable_data_ptr<double>() = next;
+      *tensor_.mutable_data_ptr<double>() = number;
     }
-    step_.unsafeGetTensorImpl()->bump_version();
+    tensor_.unsafeGetTensorImpl()->bump_version();
   }
 
  private:
-  const at::Tensor& step_;
+  template <typename T>
+  T value() const {
+    return *tensor_.const_data_ptr<T>();
+  }
+
+  const at::Tensor& tensor_;
+  const bool is_float_;
 };
 
-bool are_counts(at::TensorList steps) {
+bool are_host_numbers(c10::ArrayRef<at::TensorList> lists, size_t num_rows) {
   SmallSet<const c10::StorageImpl*> seen;
-  return std::all_of(steps.begin(), steps.end(), [&](const at::Tensor& step) {
-    return StepCount::is_one(step) && seen.insert(step.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  return std::all_of(lists.begin(), lists.end(), [&](const at::TensorList& list) {
+    return list.size() == num_rows && std::all_of(list.begin(), list.end(), [&](const at::Tensor& number) {
+             return HostNumber::is_one(number) &&
+                    seen.insert(number.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+           });
   });
 }
 
-// What has been counted, next: once if it is the same for all.
-std::vector<double> next_counts(at::TensorList steps) {
-  std::vector<double> counts;
-  for (const at::Tensor& step : steps) {
-    counts.push_back(StepCount(step).next());
-  }
-  const bool are_alike = std::all_of(counts.begin(), counts.end(), [&](double count) { return count == counts[0]; });
-  counts.resize(are_alike ? 1 : counts.size());
-  return counts;
+// Of one parameter, after the step.
+struct Progress {
+  double step = 0;
+  double product = 1; // of NAdam's momenta
+
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+// ---- the optimisers ----
+
+using RowNumbers = c10::SmallVector<double, 3>;
+
+// A step that is to be recorded.
+struct Draft {
+  UpdateForm form;
+  c10::SmallVector<at::TensorList, 5> kept;
+  at::TensorList steps;                // empty: they are not counted
+  at::TensorList products;             // empty: there are none
+  c10::SmallVector<double, 8> numbers; // after those of the form, see Optimizer
+  RowNumbers (*by_row)(const StepOptions& options, const Progress& progress) = nullptr;
+};
+
+double correction(double beta, const Progress& progress) {
+  return 1 - std::pow(beta, progress.step);
 }
 
-// As tile_update_ takes them, and as Python computes them. Empty where that would raise.
-std::vector<double> adam_numbers(at::TensorList steps, const AdamOptions& options, const UpdateForm& form) {
-  std::vector<double> roots;
-  std::vector<double> step_sizes;
-  for (const double t : next_counts(steps)) {
-    const double first_correction = 1 - std::pow(options.beta1, t);
-    const double second_correction = 1 - std::pow(options.beta2, t);
-    if (!(first_correction > 0 && second_correction > 0)) {
-      return {};
+// None where Python would raise, as one divides by zero. Where it makes complex numbers, as roots of negative ones,
+// NaN.
+RowNumbers adam_rows(const StepOptions& options, const Progress& progress) {
+  const double first = correction(options["beta1"], progress);
+  if (first == 0) {
+    return {};
+  }
+  return {std::pow(correction(options["beta2"], progress), 0.5), options["lr"] / first * -1};
+}
+
+RowNumbers adamax_rows(const StepOptions& options, const Progress& progress) {
+  const double first = correction(options["beta1"], progress);
+  return first == 0 ? RowNumbers() : RowNumbers{options["lr"] / first * -1};
+}
+
+RowNumbers adagrad_rows(const StepOptions& options, const Progress& progress) {
+  const double divisor = 1 + (progress.step - 1) * options["lr_decay"];
+  return divisor == 0 ? RowNumbers() : RowNumbers{-options["lr"] / divisor};
+}
+
+double nadam_momentum(const StepOptions& options, double step) {
+  return options["beta1"] * (1. - 0.5 * std::pow(0.96, step * options["momentum_decay"]));
+}
+
+RowNumbers nadam_rows(const StepOptions& options, const Progress& progress) {
+  const double lr = options["lr"];
+  const double momentum = nadam_momentum(options, progress.step);
+  const double next = nadam_momentum(options, progress.step + 1);
+  const double of_gradient = 1. - progress.product;
+  const double of_average = 1. - progress.product * next;
+  if (of_gradient == 0 || of_average == 0) {
+    return {};
+  }
+  return {
+      std::pow(correction(options["beta2"], progress), 0.5),
+      lr * (1. - momentum) / of_gradient * -1,
+      lr * next / of_average * -1};
+}
+
+RowNumbers radam_rows(const StepOptions& options, const Progress& progress) {
+  const double lr = options["lr"];
+  const double t = progress.step;
+  const double first = correction(options["beta1"], progress);
+  const double second = correction(options["beta2"], progress);
+  if (options["beta2"] == 1 || first == 0 || second == 0) {
+    return {};
+  }
+  const double longest = 2 / (1 - options["beta2"]) - 1;
+  const double length = longest - 2 * t * std::pow(options["beta2"], t) / second;
+  const double divisor = (longest - 4) * (longest - 2) * length;
+  if (length > 5 && divisor == 0) {
+    return {};
+  }
+  const double rectified = length > 5 ? std::pow((length - 4) * (length - 2) * longest / divisor, 0.5) : 0;
+  const double is_not = rectified > 0 ? 0 : 1;
+  return {std::pow(second, 0.5) * (lr * rectified / first) * -1, lr * is_not / first * -1};
+}
+
+// By name: what torch.optim's function is given, in its order, but for parameters and gradients, which are the first
+// two lists. Also called where there are fewer lists than a step has.
+using Prepare = void (*)(TensorLists lists, const StepOptions& options, Draft& draft);
+
+struct Rule {
+  std::string_view name;
+  Optimizer optimizer;
+  size_t num_lists;
+  Prepare prepare;
+};
+
+constexpr Rule kRules[] = {
+    {"adadelta",
+     Optimizer::kAdadelta,
+     5,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2], lists[3]};
+       draft.steps = lists[4];
+       draft.numbers = {options["rho"], 1 - options["rho"], options["eps"], -options["lr"]};
+     }},
+    {"adagrad",
+     Optimizer::kAdagrad,
+     4,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2]};
+       draft.steps = lists[3];
+       draft.numbers = {1, options["eps"]};
+       draft.by_row = adagrad_rows;
+     }},
+    {"adam",
+     Optimizer::kAdam,
+     6,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2], lists[3]};
+       draft.form.keeps_maximum = options["amsgrad"] != 0;
+       if (draft.form.keeps_maximum) {
+         draft.kept.push_back(lists[4]);
+       }
+       draft.steps = lists[5];
+       draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"]};
+       draft.by_row = adam_rows;
+     }},
+    {"adamax",
+     Optimizer::kAdamax,
+     5,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2], lists[3]};
+       draft.steps = lists[4];
+       draft.numbers = {1 - options["beta1"], options["beta2"], options["eps"]};
+       draft.by_row = adamax_rows;
+     }},
+    {"nadam",
+     Optimizer::kNAdam,
+     6,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2], lists[3]};
+       draft.products = lists[4];
+       draft.steps = lists[5];
+       draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"]};
+       draft.by_row = nadam_rows;
+     }},
+    {"radam",
+     Optimizer::kRAdam,
+     5,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.kept = {lists[2], lists[3]};
+       draft.steps = lists[4];
+       draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"], 1};
+       draft.by_row = radam_rows;
+     }},
+    {"rmsprop",
+     Optimizer::kRMSprop,
+     6,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.form.is_centered = options["centered"] != 0;
+       draft.form.has_momentum = options["momentum"] > 0;
+       draft.kept = {lists[2]};
+       draft.numbers = {options["alpha"], 1 - options["alpha"]};
+       if (draft.form.is_centered) {
+         draft.kept.push_back(lists[3]);
+         draft.numbers.append({1 - options["alpha"], -1});
+       }
+       draft.numbers.push_back(options["eps"]);
+       if (draft.form.has_momentum) {
+         draft.kept.push_back(lists[4]);
+         draft.numbers.append({options["momentum"], 1});
+       }
+       draft.steps = lists[5];
+       draft.numbers.push_back(-options["lr"]);
+     }},
+    {"sgd",
+     Optimizer::kSGD,
+     3,
+     [](TensorLists lists, const StepOptions& options, Draft& draft) {
+       draft.form.has_momentum = options["momentum"] != 0;
+       draft.form.is_nesterov = draft.form.has_momentum && options["nesterov"] != 0;
+       if (draft.form.has_momentum) {
+         draft.kept = {lists[2]};
+         draft.numbers = {options["momentum"], 1 - options["dampening"]};
+       }
+       if (draft.form.is_nesterov) {
+         draft.numbers.push_back(options["momentum"]);
+       }
+       draft.numbers.push_back(-options["lr"]);
+     }},
+};
+
+const Rule* find_rule(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule& rule) { return rule.name == name; });
+  return found == std::end(kRules) ? nullptr : found;
+}
+
+// Whether none of the other variants is asked for.
+bool is_usual(const StepOptions& options) {
+  constexpr std::string_view kUnusual[] =
+      {"capturable", "differentiable", "found_inf", "fused", "grad_scale", "has_complex", "has_sparse_grad"};
+  return (!options.has("foreach") || options["foreach"] != 0) &&
+         std::none_of(std::begin(kUnusual), std::end(kUnusual), [&](std::string_view name) {
+           return options[name] != 0;
+         });
+}
+
+// How far each parameter will be; once if it is the same for all.
+std::vector<Progress> next_progress(const Draft& draft, const StepOptions& options) {
+  std::vector<Progress> progress(draft.steps.size());
+  for (size_t i = 0; i < progress.size(); ++i) {
+    progress[i].step = HostNumber(draft.steps[i]).plus_one();
+    if (!draft.products.empty()) {
+      progress[i].product = HostNumber(draft.products[i]).times(nadam_momentum(options, progress[i].step));
     }
-    roots.push_back(std::pow(second_correction, 0.5));
-    step_sizes.push_back(options.lr / first_correction * -1);
   }
-  std::vector<double> numbers;
-  if (form.adds_weights) {
-    numbers.push_back(options.weight_decay);
-  }
-  if (form.decays) {
-    numbers.push_back(1 - options.lr * options.weight_decay);
-  }
-  numbers.insert(numbers.end(), {1 - options.beta1, options.beta2, 1 - options.beta2, options.eps});
-  numbers.insert(numbers.end(), roots.begin(), roots.end());
-  numbers.insert(numbers.end(), step_sizes.begin(), step_sizes.end());
-  return numbers;
+  const bool are_alike =
+      std::all_of(progress.begin(), progress.end(), [&](const Progress& each) { return each == progress[0]; });
+  progress.resize(are_alike ? 1 : progress.size());
+  return progress;
 }
 
-UpdateForm form_of(const at::Tensor& param, bool maximizes) {
-  return {.is_double = param.scalar_type() == at::kDouble, .maximizes = maximizes};
+void go_on(const Draft& draft, const std::vector<Progress>& progress) {
+  for (size_t i = 0; i < draft.steps.size(); ++i) {
+    const Progress& next = progress.size() == 1 ? progress[0] : progress[i];
+    HostNumber(draft.steps[i]).set(next.step);
+    if (!draft.products.empty()) {
+      HostNumber(draft.products[i]).set(next.product);
+    }
+  }
+}
+
+// As tile_update_ takes them, and as Python computes them. Empty where that would raise, or make no real numbers.
+std::vector<double> numbers_of(const Draft& draft, const StepOptions& options, const std::vector<Progress>& progress) {
+  std::vector<double> numbers;
+  if (draft.form.adds_weights) {
+    numbers.push_back(options["weight_decay"]);
+  }
+  if (draft.form.decays) {
+    numbers.push_back(1 - options["lr"] * options["weight_decay"]);
+  }
+  numbers.insert(numbers.end(), draft.numbers.begin(), draft.numbers.end());
+  if (draft.by_row) {
+    std::vector<RowNumbers> rows;
+    for (const Progress& each : progress) {
+      rows.push_back(draft.by_row(options, each));
+      if (rows.back().empty()) {
+        return {};
+      }
+    }
+    for (size_t place = 0; place < rows[0].size(); ++place) {
+      for (const RowNumbers& row : rows) {
+        numbers.push_back(row[place]);
+      }
+    }
+  }
+  return are_small(numbers) ? numbers : std::vector<double>();
 }
 
 } // namespace
 
-bool adam_step(
-    at::TensorList params,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList steps,
-    const AdamOptions& options) {
-  if (!fit({params, grads, exp_avgs, exp_avg_sqs}) || steps.size() != params.size() || !are_counts(steps) ||
-      !may_share_a_kernel()) {
-    return false;
-  }
-  UpdateForm form = form_of(params[0], options.maximize);
-  (options.decoupled_weight_decay ? form.decays : form.adds_weights) = options.weight_decay != 0;
-  const std::vector<double> numbers = adam_numbers(steps, options, form);
-  if (numbers.empty() || !are_small(numbers)) {
-    return false;
-  }
-  for (const at::Tensor& step : steps) {
-    StepCount(step).count_up();
-  }
-  record({params, exp_avgs, exp_avg_sqs}, grads, numbers, adam_update(form));
-  return true;
+const std::pair<std::string_view, double>* StepOptions::find(std::string_view name) const {
+  const auto* found =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& value) { return value.first == name; });
+  return found == values_.end() ? nullptr : found;
 }
 
-bool sgd_step(at::TensorList params, at::TensorList grads, at::TensorList buffers, const SgdOptions& options) {
-  const bool has_momentum = options.momentum != 0;
-  if (!(has_momentum ? fit({params, grads, buffers}) : fit({params, grads})) || !may_share_a_kernel()) {
+bool StepOptions::has(std::string_view name) const {
+  return find(name) != nullptr;
+}
+
+double StepOptions::operator[](std::string_view name) const {
+  const auto* value = find(name);
+  return value ? value->second : 0;
+}
+
+bool optimizer_step(std::string_view name, TensorLists lists, const StepOptions& options) {
+  const Rule* rule = find_rule(name);
+  if (!rule || lists.size() != rule->num_lists || lists[0].empty() || !is_usual(options) || !may_share_a_kernel()) {
     return false;
   }
-  UpdateForm form = form_of(params[0], options.maximize);
-  form.adds_weights = options.weight_decay != 0;
-  form.has_momentum = has_momentum;
-  std::vector<double> numbers;
-  if (form.adds_weights) {
-    numbers.push_back(options.weight_decay);
-  }
-  if (has_momentum) {
-    numbers.insert(numbers.end(), {options.momentum, 1 - options.dampening});
-  }
-  numbers.push_back(-options.lr);
-  if (!are_small(numbers)) {
+  Draft draft;
+  draft.form.is_double = lists[0][0].scalar_type() == at::kDouble;
+  draft.form.maximizes = options["maximize"] != 0;
+  (options["decoupled_weight_decay"] != 0 ? draft.form.decays : draft.form.adds_weights) = options["weight_decay"] != 0;
+  rule->prepare(lists, options, draft);
+  c10::SmallVector<at::TensorList, 6> on_device{lists[0]};
+  on_device.append(draft.kept.begin(), draft.kept.end());
+  on_device.push_back(lists[1]);
+  const c10::SmallVector<at::TensorList, 2> on_host =
+      draft.products.empty() ? decltype(on_host){draft.steps} : decltype(on_host){draft.steps, draft.products};
+  const bool counts_steps = rule->optimizer != Optimizer::kSGD;
+  if (!fit(on_device) || (counts_steps && !are_host_numbers(on_host, lists[0].size()))) {
     return false;
   }
-  has_momentum ? record({params, buffers}, grads, numbers, sgd_update(form))
-               : record({params}, grads, numbers, sgd_update(form));
+  const std::vector<Progress> progress = next_progress(draft, options);
+  const std::vector<double> numbers = numbers_of(draft, options, progress);
+  if (numbers.empty()) {
+    return false;
+  }
+  go_on(draft, progress);
+  const size_t num_written = on_device.size() - (draft.form.writes_gradients() ? 0 : 1);
+  const at::TensorList read = draft.form.writes_gradients() ? at::TensorList() : lists[1];
+  record(TensorLists(on_device).slice(0, num_written), read, numbers, update_of(rule->optimizer, draft.form));
   return true;
 }
 

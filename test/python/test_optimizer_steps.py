@@ -1,11 +1,11 @@
-"""A step of Adam, AdamW or SGD is one node, with the bits of the `_foreach_` calls that PyTorch makes of it."""
+"""A step of an optimizer is one node, with the bits of the `_foreach_` calls that PyTorch makes of it."""
 
 import copy
 
 import pytest
 import torch
 from helpers import DEVICE, IS_LAZY, assert_same, assert_same_error, run_fresh, work
-from torch.optim import SGD, Adam, AdamW
+from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -14,7 +14,8 @@ from torch_lazyplug import config
 
 SHAPES = [(3, 4), (7,), (), (2, 3, 4, 5), (33, 65), (0, 3), (1,)]
 
-# Each with the names of what it keeps.
+DECAY, MAXIMIZE = {"weight_decay": 0.1}, {"maximize": True}
+CENTERED_MOMENTUM = {"centered": True, "momentum": 0.9}
 SETTINGS = {
     "AdamW": (AdamW, {}),
     "AdamW without decay": (AdamW, {"weight_decay": 0}),
@@ -24,9 +25,33 @@ SETTINGS = {
     "Adam": (Adam, {}),
     "Adam, decay": (Adam, {"weight_decay": 0.1}),
     "Adam, decay, maximize": (Adam, {"weight_decay": 0.1, "maximize": True}),
+    "Adam, amsgrad": (Adam, {"amsgrad": True, "lr": 0.1}),
+    "Adadelta": (Adadelta, {}),
+    "Adadelta, decay": (Adadelta, DECAY),
+    "Adadelta, decay, maximize": (Adadelta, DECAY | MAXIMIZE),
+    "Adagrad": (Adagrad, {}),
+    "Adagrad, everything": (Adagrad, DECAY | MAXIMIZE | {"lr_decay": 0.1, "initial_accumulator_value": 0.5}),
+    "Adamax": (Adamax, {}),
+    "Adamax, decay": (Adamax, DECAY | {"betas": (0.8, 0.9)}),
+    "Adamax, maximize": (Adamax, MAXIMIZE),
+    "NAdam": (NAdam, {}),
+    "NAdam, decay, maximize": (NAdam, DECAY | MAXIMIZE),
+    "NAdam, decoupled decay": (NAdam, DECAY | {"decoupled_weight_decay": True, "momentum_decay": 0.1}),
+    "RAdam": (RAdam, {}),  # not yet rectified
+    "RAdam, short memory": (RAdam, {"betas": (0.5, 0.9), "lr": 0.1}),
+    "RAdam, decay, maximize": (RAdam, DECAY | MAXIMIZE),
+    "RAdam, decoupled decay": (RAdam, DECAY | {"decoupled_weight_decay": True}),
+    "RMSprop": (RMSprop, {}),
+    "RMSprop, decay, maximize": (RMSprop, DECAY | MAXIMIZE),
+    "RMSprop, momentum": (RMSprop, {"momentum": 0.9}),
+    "RMSprop, centered": (RMSprop, {"centered": True, "alpha": 0.9}),
+    "RMSprop, everything": (RMSprop, DECAY | MAXIMIZE | CENTERED_MOMENTUM),
     "SGD": (SGD, {"lr": 0.1}),
     "SGD, decay": (SGD, {"lr": 0.1, "weight_decay": 0.1}),
     "SGD, momentum": (SGD, {"lr": 0.1, "momentum": 0.9}),
+    "SGD, Nesterov": (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "SGD, Nesterov, decay": (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True} | DECAY),
+    "SGD, Nesterov, maximize": (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True} | MAXIMIZE),
     "SGD, everything": (SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1, "maximize": True}),
 }
 CHOICES = {"chosen": {}, "foreach": {"foreach": True}}
@@ -46,19 +71,25 @@ def set_gradients(tensors, step):
 
 
 def train(optimizer_class, options, device, dtype=torch.float32, steps=5, change=lambda optimizer, step: None):
-    """Parameters and what the optimizer keeps, after some steps."""
+    """Parameters, gradients, and what the optimizer keeps, after some steps."""
     tensors = parameters(device, dtype)
     optimizer = optimizer_class(tensors, **options)
     for step in range(steps):
         set_gradients(tensors, step)
         change(optimizer, step)
         optimizer.step()
+    tensors += [t.grad for t in tensors if t.grad is not None]  # Nesterov's method changes them
     return [t.detach() for t in tensors], [t._version for t in tensors], optimizer.state_dict()["state"]
 
 
 def on_cpu(trained):
     tensors, versions, state = trained
     return [t.cpu() for t in tensors], versions, [{k: v.cpu() for k, v in s.items()} for s in state.values()]
+
+
+def makes_momentum(optimizer_class, options):
+    """Whether PyTorch makes what is kept out of the first gradients, one by one."""
+    return optimizer_class is SGD and "momentum" in options
 
 
 def count(name):
@@ -92,14 +123,14 @@ def test_one_node_with_the_same_bits(name, choice, dtype):
         actual = train(optimizer_class, options, DEVICE, dtype)
     assert_same(actual, train(optimizer_class, options | {"foreach": True}, "cpu", dtype))
     if IS_LAZY:
-        makes_buffers = bool(options.get("momentum"))  # in PyTorch's first step
+        makes_buffers = makes_momentum(optimizer_class, options)
         assert calls.updates == 5 - makes_buffers
         assert (calls.foreach != 0) == makes_buffers
         assert not done.fallbacks, done.fallback_ops
 
 
 @pytest.mark.parametrize("fusion", (1, 3))
-@pytest.mark.parametrize("name", ("AdamW", "Adam, decay, maximize", "SGD, everything"))
+@pytest.mark.parametrize("name", SETTINGS)
 def test_the_bits_of_calls_that_run_alone(name, fusion):
     optimizer_class, options = SETTINGS[name]
     with config.changed({"fusion": fusion, "disabled_passes": "foreach_groups"}), Calls() as calls:
@@ -111,16 +142,18 @@ def test_the_bits_of_calls_that_run_alone(name, fusion):
     assert_same(actual, expected)
 
 
-def test_steps_that_differ_from_parameter_to_parameter():
+@pytest.mark.parametrize("optimizer_class", (Adagrad, AdamW, Adamax, NAdam, RAdam))
+def test_steps_that_differ_from_parameter_to_parameter(optimizer_class):
     """One that has been frozen for a while has made fewer steps."""
+    options = {"lr_decay": 0.5} if optimizer_class is Adagrad else {}
 
     def freeze(optimizer, step):
         if step < 2:
             optimizer.param_groups[0]["params"][1].grad = None
 
     with Calls() as calls:
-        actual = train(AdamW, {}, DEVICE, change=freeze)
-    assert_same(actual, train(AdamW, {"foreach": True}, "cpu", change=freeze))
+        actual = train(optimizer_class, options, DEVICE, change=freeze)
+    assert_same(actual, train(optimizer_class, options | {"foreach": True}, "cpu", change=freeze))
     assert calls.updates == 5
 
 
@@ -197,7 +230,6 @@ def test_gradients_that_lie_otherwise():
 @pytest.mark.parametrize(
     "options",
     (
-        {"amsgrad": True},
         {"foreach": False},
         {"fused": True},
         {"capturable": True},
@@ -307,10 +339,11 @@ def test_numbers_that_overflow_raise_as_in_eager():
     assert_same_error(run(DEVICE), run("cpu"))
 
 
-def test_correction_by_zero_raises_as_in_eager():
+@pytest.mark.parametrize("optimizer_class", (AdamW, Adamax, RAdam))
+def test_correction_by_zero_raises_as_in_eager(optimizer_class):
     def run(device):
         tensors = parameters(device)
-        optimizer = AdamW(tensors, foreach=True)
+        optimizer = optimizer_class(tensors, foreach=True)
         optimizer.param_groups[0]["betas"] = (1.0, 0.999)
         set_gradients(tensors, 0)
         with pytest.raises(ZeroDivisionError) as raised:

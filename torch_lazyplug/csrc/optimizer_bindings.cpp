@@ -1,6 +1,8 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -112,39 +114,59 @@ bool read_group(
 
 // ---- steps ----
 
-Tensors tensors_of(const py::list& list) {
+// Nothing if there is something else among them.
+std::optional<Tensors> tensors_of(const py::handle& list) {
   Tensors tensors;
-  tensors.reserve(list.size());
   for (const py::handle& item : list) {
-    TORCH_CHECK_TYPE(THPVariable_Check(item.ptr()), "a step takes lists of tensors");
+    if (!THPVariable_Check(item.ptr())) {
+      return std::nullopt;
+    }
     tensors.push_back(THPVariable_Unpack(item.ptr()));
   }
   return tensors;
 }
 
-bool adam(
-    const py::list& params,
-    const py::list& grads,
-    const py::list& exp_avgs,
-    const py::list& exp_avg_sqs,
-    const py::list& steps,
-    const native::AdamOptions& options) {
-  if (!are_on_device(params)) {
-    return false;
+// Nothing if some are neither numbers nor None, such as tensors, which would have to be read.
+std::optional<native::StepOptions> options_of(const py::dict& dict) {
+  native::StepOptions options;
+  for (const auto& [key, value] : dict) {
+    if (value.is_none()) {
+      continue;
+    }
+    const bool is_number =
+        PyFloat_CheckExact(value.ptr()) || PyLong_CheckExact(value.ptr()) || PyBool_Check(value.ptr());
+    const double number = is_number ? PyFloat_AsDouble(value.ptr()) : 0;
+    if (!is_number || (number == -1 && PyErr_Occurred())) {
+      PyErr_Clear();
+      return std::nullopt;
+    }
+    Py_ssize_t length = 0;
+    const char* name = PyUnicode_AsUTF8AndSize(key.ptr(), &length);
+    if (!name) {
+      throw py::error_already_set();
+    }
+    options.add({name, static_cast<size_t>(length)}, number);
   }
-  const Tensors lists[] =
-      {tensors_of(params), tensors_of(grads), tensors_of(exp_avgs), tensors_of(exp_avg_sqs), tensors_of(steps)};
-  const py::gil_scoped_release release;
-  return native::adam_step(lists[0], lists[1], lists[2], lists[3], lists[4], options);
+  return options;
 }
 
-bool sgd(const py::list& params, const py::list& grads, const py::list& buffers, const native::SgdOptions& options) {
-  if (!are_on_device(params)) {
+// `dict` keeps the names alive.
+bool step(std::string_view name, const py::tuple& given, const py::dict& dict) {
+  if (given.empty() || !py::isinstance<py::list>(given[0]) || !are_on_device(given[0])) {
     return false;
   }
-  const Tensors lists[] = {tensors_of(params), tensors_of(grads), tensors_of(buffers)};
+  const auto options = options_of(dict);
+  c10::SmallVector<Tensors, 6> tensors;
+  for (const py::handle& list : given) {
+    auto read = options && py::isinstance<py::list>(list) ? tensors_of(list) : std::nullopt;
+    if (!read) {
+      return false;
+    }
+    tensors.push_back(std::move(*read));
+  }
+  const c10::SmallVector<at::TensorList, 6> lists(tensors.begin(), tensors.end());
   const py::gil_scoped_release release;
-  return native::sgd_step(lists[0], lists[1], lists[2], options);
+  return native::optimizer_step(name, lists, *options);
 }
 
 } // namespace
@@ -152,54 +174,7 @@ bool sgd(const py::list& params, const py::list& grads, const py::list& buffers,
 void init_optimizer_bindings(py::module& m) {
   auto optimizers = m.def_submodule("_optimizers", "Steps of optimisers.");
   optimizers.def("read_group", &read_group);
-  optimizers.def(
-      "adam",
-      torch::wrap_pybind_function([](const py::list& params,
-                                     const py::list& grads,
-                                     const py::list& exp_avgs,
-                                     const py::list& exp_avg_sqs,
-                                     const py::list& steps,
-                                     double lr,
-                                     double beta1,
-                                     double beta2,
-                                     double weight_decay,
-                                     double eps,
-                                     bool maximize,
-                                     bool decoupled_weight_decay) {
-        return adam(
-            params,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            steps,
-            {.lr = lr,
-             .beta1 = beta1,
-             .beta2 = beta2,
-             .weight_decay = weight_decay,
-             .eps = eps,
-             .maximize = maximize,
-             .decoupled_weight_decay = decoupled_weight_decay});
-      }));
-  optimizers.def(
-      "sgd",
-      torch::wrap_pybind_function([](const py::list& params,
-                                     const py::list& grads,
-                                     const py::list& buffers,
-                                     double lr,
-                                     double momentum,
-                                     double dampening,
-                                     double weight_decay,
-                                     bool maximize) {
-        return sgd(
-            params,
-            grads,
-            buffers,
-            {.lr = lr,
-             .momentum = momentum,
-             .dampening = dampening,
-             .weight_decay = weight_decay,
-             .maximize = maximize});
-      }));
+  optimizers.def("step", torch::wrap_pybind_function(&step));
 }
 
 } // namespace lazyplug
