@@ -144,7 +144,7 @@ bool PredictedCall::add(c10::IntArrayRef values) {
   return binding.kind == ArgBinding::Kind::kConstant && same_ints(values, binding.constant);
 }
 
-bool PredictedCall::add(at::TensorList tensors) {
+bool PredictedCall::add(const at::ITensorListRef& tensors) {
   const ArgBinding& binding = next();
   return binding.kind == ArgBinding::Kind::kOperandList && tensors.size() == binding.count &&
          std::all_of(tensors.begin(), tensors.end(), [this](const at::Tensor& tensor) { return add_operand(tensor); });

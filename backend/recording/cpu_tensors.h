@@ -37,9 +37,9 @@ class CpuTensors {
   at::Tensor to_cpu(at::Tensor tensor, bool written) {
     return to_cpu(c10::MaybeOwned<at::Tensor>::owned(std::move(tensor)), written);
   }
-  // The same for one that is only read, and lives longer than this.
-  at::Tensor borrowed_to_cpu(const at::Tensor& tensor) {
-    return to_cpu(c10::MaybeOwned<at::Tensor>::borrowed(tensor), /*written=*/false);
+  // The same for one that lives longer than this.
+  at::Tensor borrowed_to_cpu(const at::Tensor& tensor, bool written = false) {
+    return to_cpu(c10::MaybeOwned<at::Tensor>::borrowed(tensor), written);
   }
   // After the call: the op may have resized what it has written, or its storage,
   // or given it another one.

@@ -227,6 +227,19 @@ at::Tensor run_at_once(
   return result;
 }
 
+void run_writing_at_once(
+    const OpInfo& op,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::function_ref<void(CpuTensors&)> run) {
+  const SyncCause cause(reason);
+  const int64_t start = journal_start();
+  CpuTensors tensors(device, /*may_write=*/true);
+  run(tensors);
+  tensors.update_written();
+  note_at_once(op, reason, start);
+}
+
 at::Tensor run_small_at_once(
     const OpInfo& op,
     const SmallCalls& calls,

@@ -42,6 +42,13 @@ at::Tensor run_at_once(
     const char* reason,
     c10::function_ref<at::Tensor(CpuTensors&)> run);
 
+// The same for an op that writes some of them, and returns no others.
+void run_writing_at_once(
+    const OpInfo& op,
+    c10::DeviceIndex device,
+    const char* reason,
+    c10::function_ref<void(CpuTensors&)> run);
+
 // The same for a call that may be a small one. Undefined, and nothing done, if it is none.
 at::Tensor run_small_at_once(
     const OpInfo& op,

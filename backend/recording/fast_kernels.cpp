@@ -23,12 +23,38 @@ bool is_number(const at::Tensor& tensor) {
 
 } // namespace
 
+bool is_differentiated(const OptionalTensors& tensors) {
+  const c10::IValue list(tensors);
+  const auto elements = list.toListRef();
+  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) {
+    return element.isTensor() && is_differentiated(element.toTensor());
+  });
+}
+
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor) {
   return tensor.is_cpu() ? tensor : tensors.borrowed_to_cpu(tensor);
 }
 
 std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined() ? std::make_optional(on_cpu(tensors, *tensor)) : tensor;
+}
+
+std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& list) {
+  std::vector<at::Tensor> result;
+  result.reserve(list.size());
+  for (const at::Tensor& tensor : list) {
+    result.push_back(on_cpu(tensors, tensor));
+  }
+  return result;
+}
+
+OptionalTensors on_cpu(CpuTensors& tensors, const OptionalTensors& list) {
+  OptionalTensors result;
+  result.reserve(list.size());
+  for (const c10::IValue& element : c10::IValue(list).toListRef()) {
+    result.push_back(element.isTensor() ? std::make_optional(on_cpu(tensors, element.toTensor())) : std::nullopt);
+  }
+  return result;
 }
 
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other) {

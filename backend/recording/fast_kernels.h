@@ -1,15 +1,18 @@
 #pragma once
 
+#include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "backend/ops/borrowed_arguments.h"
 #include "backend/ops/float_numbers.h"
@@ -23,10 +26,24 @@
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {
 
-template <typename... Args>
-std::optional<DeviceContext::Predicted>
-predict_unboxed(const OpInfo& op, const at::Tensor& first, const Args&... args) {
-  return predict(op, first, [&](PredictedCall& call) { return call.add(first) && (call.add(args) && ...); });
+// A tensor that says on which device a call is; null: there is none.
+inline const at::Tensor* tensor_of(const at::Tensor& tensor) {
+  return &tensor;
+}
+inline const at::Tensor* tensor_of(const at::ITensorListRef& tensors) {
+  return tensors.empty() ? nullptr : &*tensors.begin();
+}
+inline const at::Tensor* tensor_of(const at::TensorList& tensors) {
+  return tensors.empty() ? nullptr : &tensors[0];
+}
+
+template <typename First, typename... Args>
+std::optional<DeviceContext::Predicted> predict_unboxed(const OpInfo& op, const First& first, const Args&... args) {
+  const at::Tensor* tensor = tensor_of(first);
+  if (!tensor) {
+    return std::nullopt;
+  }
+  return predict(op, *tensor, [&](PredictedCall& call) { return call.add(first) && (call.add(args) && ...); });
 }
 
 template <typename... Args>
@@ -65,9 +82,10 @@ Result results_of(DeviceContext::Predicted predicted) {
 }
 
 // What autograd may have to do with.
+using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 template <typename T>
 constexpr bool kHoldsTensors =
-    std::is_convertible_v<T, at::TensorList> || std::is_convertible_v<T, c10::List<std::optional<at::Tensor>>> ||
+    std::is_convertible_v<T, at::TensorList> || std::is_same_v<T, OptionalTensors> ||
     std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, std::optional<at::TensorList>> ||
     std::is_same_v<T, std::optional<at::Tensor>>;
 
@@ -84,6 +102,13 @@ inline bool is_differentiated(const at::Tensor& tensor) {
 inline bool is_differentiated(const std::optional<at::Tensor>& tensor) {
   return tensor && is_differentiated(*tensor);
 }
+inline bool is_differentiated(const at::ITensorListRef& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_differentiated(tensor); });
+}
+inline bool is_differentiated(const at::TensorList& tensors) {
+  return is_differentiated(at::ITensorListRef(tensors));
+}
+bool is_differentiated(const OptionalTensors& tensors);
 
 // Without the bits that say which device.
 inline uint64_t functionalities(c10::DispatchKeySet keys) {
@@ -131,6 +156,11 @@ const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
 }
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor);
 std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor);
+std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& list);
+inline std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::TensorList& list) {
+  return on_cpu(tensors, at::ITensorListRef(list));
+}
+OptionalTensors on_cpu(CpuTensors& tensors, const OptionalTensors& list);
 // A number next to `other` may become one that saves the kernel a conversion.
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other);
 
@@ -204,18 +234,22 @@ std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
 // The same for ops that write and return their first argument. Says whether the
 // call was made.
 template <typename Op, typename... Args>
-bool call_known_inplace(const OpInfo& op, const Args&... args) {
-  if (predict_unboxed(op, args...)) {
+bool call_known_inplace(const OpInfo& op, const at::Tensor& self, const Args&... args) {
+  if (predict_unboxed(op, self, args...)) {
     return true;
   }
-  const BorrowedArguments arguments(args...);
+  const BorrowedArguments arguments(self, args...);
   const auto known = record_known(op, arguments);
   if (known && known->run_now) {
     const SmallCalls* small_calls = small_calls_of<Op>(op);
     if (!small_calls || !run_small_at_once(op, *small_calls, known->device, known->run_now, arguments).defined()) {
-      c10::Stack stack;
-      torch::jit::push(stack, args...);
-      run_at_once(op, &stack, known->run_now);
+      run_writing_at_once(op, known->device, known->run_now, [&](CpuTensors& tensors) {
+        at::Tensor cpu_self = tensors.borrowed_to_cpu(self, /*written=*/true);
+        const auto cpu_args = std::tuple{on_cpu(tensors, args)...}; // in this order
+        const CpuKernelScope scope(op, known->device);
+        const ThreadsOfCall threads(op, arguments);
+        std::apply([&](const auto&... each) { Op::call(cpu_self, each...); }, cpu_args);
+      });
     }
   }
   return known.has_value();
