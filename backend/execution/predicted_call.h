@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/IListRef.h>
-#include <ATen/core/List.h>
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
@@ -53,9 +52,6 @@ class PredictedCall {
   bool add(const at::ITensorListRef& tensors);
   bool add(at::TensorList tensors) {
     return add(at::ITensorListRef(tensors));
-  }
-  bool add(const c10::List<std::optional<at::Tensor>>& tensors) {
-    return add(c10::IValue(tensors));
   }
   bool add(c10::ScalarType value) {
     return add(static_cast<int64_t>(value));

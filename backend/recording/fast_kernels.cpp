@@ -23,14 +23,6 @@ bool is_number(const at::Tensor& tensor) {
 
 } // namespace
 
-bool is_differentiated(const OptionalTensors& tensors) {
-  const c10::IValue list(tensors);
-  const auto elements = list.toListRef();
-  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) {
-    return element.isTensor() && is_differentiated(element.toTensor());
-  });
-}
-
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor) {
   return tensor.is_cpu() ? tensor : tensors.borrowed_to_cpu(tensor);
 }
@@ -44,15 +36,6 @@ std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& li
   result.reserve(list.size());
   for (const at::Tensor& tensor : list) {
     result.push_back(on_cpu(tensors, tensor));
-  }
-  return result;
-}
-
-OptionalTensors on_cpu(CpuTensors& tensors, const OptionalTensors& list) {
-  OptionalTensors result;
-  result.reserve(list.size());
-  for (const c10::IValue& element : c10::IValue(list).toListRef()) {
-    result.push_back(element.isTensor() ? std::make_optional(on_cpu(tensors, element.toTensor())) : std::nullopt);
   }
   return result;
 }

@@ -82,10 +82,9 @@ Result results_of(DeviceContext::Predicted predicted) {
 }
 
 // What autograd may have to do with.
-using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 template <typename T>
 constexpr bool kHoldsTensors =
-    std::is_convertible_v<T, at::TensorList> || std::is_same_v<T, OptionalTensors> ||
+    std::is_convertible_v<T, at::TensorList> || std::is_same_v<T, c10::List<std::optional<at::Tensor>>> ||
     std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, std::optional<at::TensorList>> ||
     std::is_same_v<T, std::optional<at::Tensor>>;
 
@@ -103,12 +102,13 @@ inline bool is_differentiated(const std::optional<at::Tensor>& tensor) {
   return tensor && is_differentiated(*tensor);
 }
 inline bool is_differentiated(const at::ITensorListRef& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_differentiated(tensor); });
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return is_differentiated(tensor);
+  });
 }
 inline bool is_differentiated(const at::TensorList& tensors) {
   return is_differentiated(at::ITensorListRef(tensors));
 }
-bool is_differentiated(const OptionalTensors& tensors);
 
 // Without the bits that say which device.
 inline uint64_t functionalities(c10::DispatchKeySet keys) {
@@ -160,7 +160,6 @@ std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& li
 inline std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::TensorList& list) {
   return on_cpu(tensors, at::ITensorListRef(list));
 }
-OptionalTensors on_cpu(CpuTensors& tensors, const OptionalTensors& list);
 // A number next to `other` may become one that saves the kernel a conversion.
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other);
 

@@ -422,7 +422,6 @@ std::vector<OpRow> op_rows() {
       // Tables and indices.
       {.op = "aten::cat", .fast = fast<ops::cat>()},
       {.op = "aten::stack", .fast = fast<ops::stack>()},
-      {.op = "aten::index.Tensor", .fast = fast<ops::index_Tensor>()},
       {.op = "aten::index_add", .fast = fast<ops::index_add>()},
       {.op = "aten::index_add_", .fast = fast<ops::index_add_>()},
       {.op = "aten::scatter_add", .fast = fast<ops::scatter_add>()},

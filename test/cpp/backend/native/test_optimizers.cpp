@@ -2,6 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
 #include "common/metrics.h"
 #include "test/cpp/backend/expect_same.h"
 #include "test/cpp/backend/native/native_test.h"
@@ -18,6 +22,25 @@ class NativeOptimizers : public NativeTest {
     at::manual_seed(seed);
     return {at::randn({3, 4}), at::randn({5})};
   }
+  static bool step(
+      const char* name,
+      std::initializer_list<at::TensorList> lists,
+      std::initializer_list<std::pair<const char*, double>> values) {
+    native::StepOptions options;
+    for (const auto& [option, value] : values) {
+      options.add(option, value);
+    }
+    return native::optimizer_step(name, lists, options);
+  }
+  static bool sgd(const Tensors& params, const Tensors& grads, double lr = 0.5, double momentum = 0) {
+    return step("sgd", {params, grads, {}}, {{"lr", lr}, {"momentum", momentum}});
+  }
+  bool adam(const Tensors& steps, double beta1, const char* other_option = "maximize", double other = 0) {
+    return step(
+        "adam",
+        {params_, grads_, exp_avgs_, exp_avg_sqs_, {}, steps},
+        {{"lr", 0.1}, {"beta1", beta1}, {"beta2", 0.99}, {"eps", 1e-8}, {other_option, other}});
+  }
   static int64_t num_recorded() {
     return counter("lazy::tile_update_").value();
   }
@@ -32,14 +55,7 @@ class NativeOptimizers : public NativeTest {
 
 TEST_F(NativeOptimizers, AnAdamStepIsOneNode) {
   const auto before = num_recorded();
-  EXPECT_TRUE(
-      native::adam_step(
-          params_,
-          grads_,
-          exp_avgs_,
-          exp_avg_sqs_,
-          steps_,
-          {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}));
+  EXPECT_TRUE(adam(steps_, 0.9));
   EXPECT_EQ(num_recorded(), before + 1);
   EXPECT_EQ(steps_[0].item<float>(), 1);
   EXPECT_EQ(steps_[1].item<float>(), 2);
@@ -52,27 +68,29 @@ TEST_F(NativeOptimizers, AnAdamStepIsOneNode) {
 
 TEST_F(NativeOptimizers, AnSgdStepIsOneNode) {
   const auto before = num_recorded();
-  EXPECT_TRUE(native::sgd_step(params_, grads_, {}, {.lr = 0.5}));
+  EXPECT_TRUE(sgd(params_, grads_));
   EXPECT_EQ(num_recorded(), before + 1);
   EXPECT_TRUE(at::equal(params_[1].cpu(), random(1)[1].add(random(2)[1], -0.5)));
 }
 
 TEST_F(NativeOptimizers, WhatDoesNotFitIsLeftAsItIs) {
-  const auto step = [&](const Tensors& params, const Tensors& grads, double lr = 0.5) {
-    return native::sgd_step(params, grads, {}, {.lr = lr});
-  };
-  EXPECT_FALSE(step(random(1), random(2))) << "on the CPU";
-  EXPECT_FALSE(step(params_, to_lazy({at::ones({4, 3}).t(), at::ones({5})}))) << "lies otherwise";
-  EXPECT_FALSE(step(params_, params_)) << "one storage";
-  EXPECT_FALSE(step(params_, grads_, 1e300)) << "overflows";
-  EXPECT_FALSE(step(params_, {grads_[0]})) << "a list is shorter";
-  EXPECT_FALSE(native::sgd_step(params_, grads_, {}, {.lr = 0.5, .momentum = 0.9})) << "there are no buffers";
-  EXPECT_FALSE(step({params_[0].to(at::kHalf)}, {grads_[0].to(at::kHalf)})) << "another dtype";
-  EXPECT_FALSE(native::adam_step(params_, grads_, exp_avgs_, exp_avg_sqs_, to_lazy(steps_), {.lr = 1, .beta1 = 0.9}));
-  EXPECT_FALSE(native::adam_step(params_, grads_, exp_avgs_, exp_avg_sqs_, steps_, {.lr = 1, .beta1 = 1})) << "by zero";
+  EXPECT_FALSE(sgd(random(1), random(2))) << "on the CPU";
+  EXPECT_FALSE(sgd(params_, to_lazy({at::ones({4, 3}).t(), at::ones({5})}))) << "lies otherwise";
+  EXPECT_FALSE(sgd(params_, params_)) << "one storage";
+  EXPECT_FALSE(sgd(params_, grads_, 1e300)) << "overflows";
+  EXPECT_FALSE(sgd(params_, {grads_[0]})) << "a list is shorter";
+  EXPECT_FALSE(sgd(params_, grads_, 0.5, 0.9)) << "there are no buffers";
+  EXPECT_FALSE(sgd({params_[0].to(at::kHalf)}, {grads_[0].to(at::kHalf)})) << "another dtype";
+  EXPECT_FALSE(adam(to_lazy(steps_), 0.9)) << "counts elsewhere";
+  EXPECT_FALSE(adam(steps_, 1)) << "by zero";
+  EXPECT_FALSE(adam(steps_, 0.9, "capturable", 1)) << "another variant";
+  EXPECT_FALSE(adam(steps_, 0.9, "foreach", 0)) << "another variant";
+  EXPECT_FALSE(adam(steps_, 0.9, "amsgrad", 1)) << "there are no maxima";
+  EXPECT_FALSE(step("adam", {params_, grads_}, {{"lr", 0.1}})) << "lists are missing";
+  EXPECT_FALSE(step("lbfgs", {params_, grads_}, {{"lr", 0.1}})) << "not one of these";
   {
     const at::AutoGradMode gradients(true);
-    EXPECT_FALSE(step(params_, grads_)) << "may be differentiated";
+    EXPECT_FALSE(sgd(params_, grads_)) << "may be differentiated";
   }
   EXPECT_TRUE(at::equal(params_[0].cpu(), random(1)[0]));
   EXPECT_EQ(params_[0]._version(), 0);

@@ -19,14 +19,14 @@ class FastKernelsTest : public BackendTest {
 };
 
 // fast<Op>() asserts the same: the gradients of these would be lost.
-TEST_F(FastKernelsTest, OpsOnListsOfTensorsMayNotBeFast) {
-  EXPECT_FALSE((kMayBeFast<at::_ops::stack::schema>));
-  EXPECT_FALSE((kMayBeFast<at::_ops::cat::schema>));
+TEST_F(FastKernelsTest, OpsOnListsOfOptionalTensorsMayNotBeFast) {
   EXPECT_FALSE((kMayBeFast<at::_ops::index_Tensor::schema>));
   EXPECT_FALSE((kMayBeFast<at::Tensor(const at::Tensor&, std::optional<at::TensorList>)>));
 }
 
-TEST_F(FastKernelsTest, OpsOnTensorsAndOptionalOnesMay) {
+TEST_F(FastKernelsTest, OpsOnTensorsListsOfThemAndOptionalOnesMay) {
+  EXPECT_TRUE((kMayBeFast<at::_ops::stack::schema>));
+  EXPECT_TRUE((kMayBeFast<at::_ops::cat::schema>));
   EXPECT_TRUE((kMayBeFast<at::_ops::add_Tensor::schema>));
   EXPECT_TRUE((kMayBeFast<at::_ops::add__Tensor::schema>));
   EXPECT_TRUE((kMayBeFast<at::_ops::convolution::schema>));
@@ -41,6 +41,16 @@ TEST_F(FastKernelsTest, OptionalTensorsAreLookedAt) {
   EXPECT_TRUE(is_differentiated(std::make_optional(differentiated())));
 }
 
+TEST_F(FastKernelsTest, TensorsOfListsAreLookedAt) {
+  const at::Tensor plain = to_lazy(iota({3}));
+  const std::vector<at::Tensor> with_plain{plain, plain};
+  const std::vector<at::Tensor> with_differentiated{plain, differentiated()};
+  EXPECT_FALSE(is_differentiated(at::TensorList()));
+  EXPECT_FALSE(is_differentiated(at::TensorList(with_plain)));
+  EXPECT_TRUE(is_differentiated(at::TensorList(with_differentiated)));
+  EXPECT_TRUE(is_differentiated(at::ITensorListRef(with_differentiated)));
+}
+
 TEST_F(FastKernelsTest, ACallIsPlainIfNoArgumentIsDifferentiated) {
   const c10::DispatchKeySet keys(c10::DispatchKey::AutogradPrivateUse1);
   const at::Tensor plain = to_lazy(iota({3}));
@@ -48,6 +58,18 @@ TEST_F(FastKernelsTest, ACallIsPlainIfNoArgumentIsDifferentiated) {
   EXPECT_FALSE(is_plain(keys, plain, std::make_optional(differentiated()), 1.0));
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(is_plain(keys, plain, std::make_optional(differentiated()), 1.0));
+}
+
+TEST_F(FastKernelsTest, AKnownCallGoesToAutogradIfOneOfAListIsDifferentiated) {
+  const at::Tensor x = to_lazy(iota({3}));
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor y = at::cat({x, to_lazy(iota({3}))});
+    EXPECT_FALSE(y.requires_grad());
+    EXPECT_TRUE(at::equal(y.cpu(), at::cat({iota({3}), iota({3})})));
+  }
+  EXPECT_GT(count("Predicted"), 0);
+  EXPECT_TRUE(at::cat({x, differentiated()}).requires_grad());
+  EXPECT_TRUE(at::stack({differentiated(), x}).requires_grad());
 }
 
 TEST_F(FastKernelsTest, AKnownCallGoesToAutogradIfAnOptionalArgumentIsDifferentiated) {
