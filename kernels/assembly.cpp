@@ -32,6 +32,9 @@ constexpr Value kOnes = kZeros + 1;
 constexpr Value kHalves = kZeros + 2;
 constexpr Value kSigns = kZeros + 3;
 
+// Of vroundps: inexact results are no exception; besides, how to round.
+constexpr uint8_t kRoundQuietly = 8;
+
 // Predicates of vcmpps.
 enum Compare : uint8_t { kEq = 0, kLt = 1, kLe = 2, kUnordered = 3, kNe = 4, kGe = 13, kGt = 14 };
 
@@ -70,9 +73,13 @@ std::vector<Value> constants_of(Opcode opcode) {
     case Opcode::kLerp:
       return {kSigns, kHalves, kOnes};
     case Opcode::kRelu:
+    case Opcode::kLeakyRelu:
+    case Opcode::kLeakyReluBackward:
     case Opcode::kWhere:
     case Opcode::kZero:
       return {kZeros};
+    case Opcode::kNot:
+      return {kZeros, kOnes};
     case Opcode::kReciprocal:
     case Opcode::kRsqrt:
     case Opcode::kInverseSquare:
@@ -91,11 +98,14 @@ std::vector<Value> constants_of(Opcode opcode) {
   }
 }
 
-// In the order of operands: inputs, the number, constants.
+// In the order of operands: inputs, numbers, constants.
 std::vector<Value> values_read(const Instruction& instruction) {
   std::vector<Value> values(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
   if (takes_number(instruction.opcode)) {
     values.push_back(kFirstNumber + instruction.number);
+  }
+  if (traits(instruction.opcode).num_numbers > 1) {
+    values.push_back(kFirstNumber + instruction.second_number);
   }
   const auto constants = constants_of(instruction.opcode);
   values.insert(values.end(), constants.begin(), constants.end());
@@ -405,8 +415,27 @@ class RunWriter {
       case Opcode::kClampMax:
         code_.vminps(out, b, a);
         return unless_nan(out, b);
+      case Opcode::kClamp:
+        code_.vmaxps(out, b, a);
+        code_.vminps(out, c, out);
+        unless_nan(out, c);
+        return unless_nan(out, b);
       case Opcode::kRelu:
         return code_.vmaxps(out, b, a);
+      case Opcode::kLeakyRelu:
+        return compute_leaky(out, a, a, b, c);
+      case Opcode::kLeakyReluBackward:
+        return compute_leaky(out, a, b, c, d);
+      case Opcode::kFloor:
+        return code_.vroundps(out, a, kRoundQuietly | 1);
+      case Opcode::kCeil:
+        return code_.vroundps(out, a, kRoundQuietly | 2);
+      case Opcode::kRound:
+        return code_.vroundps(out, a, kRoundQuietly);
+      case Opcode::kTrunc:
+        return code_.vroundps(out, a, kRoundQuietly | 3);
+      case Opcode::kNot:
+        return compare(out, operands, kEq);
       case Opcode::kRsqrt:
         code_.vsqrtps(out, a);
         return code_.vdivps(out, b, out);
@@ -459,6 +488,14 @@ class RunWriter {
   void compare(const Ymm& out, const std::vector<Ymm>& operands, Compare predicate) {
     code_.vcmpps(out, operands[0], operands[1], predicate);
     code_.vandps(out, out, operands[2]);
+  }
+
+  // x where `argument` is positive, else x * slope.
+  void compute_leaky(const Ymm& out, const Ymm& x, const Ymm& argument, const Ymm& slope, const Ymm& zeros) {
+    const Ymm product = temporary();
+    code_.vmulps(product, x, slope);
+    code_.vcmpps(out, argument, zeros, kGt);
+    code_.vblendvps(out, product, x, out);
   }
 
   void compute_lerp(const Ymm& out, const std::vector<Ymm>& operands) {

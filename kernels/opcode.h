@@ -29,13 +29,20 @@ enum class Opcode : uint8_t {
   kAddcdiv,    // a + s * b / c
   // The sign of the CPU's zero depends on the element's place in these three, if s is 1 and b is -0, and if a and b are
   // two zeros. Here it does not.
-  kLerp,     // a + s * (b - a)
-  kMaximum,  // of a and b, NaN if one is; of two zeros, b
-  kMinimum,  // likewise
-  kClampMin, // a, but no less than s; NaN if one is
-  kClampMax, // a, but no more than s; likewise
-  kRelu,     // a, but no less than 0
-  kRsqrt,    // 1 / sqrt(a), the processor's; pow(a, -0.5) is that, pow(a, 0.5) is kSqrt, pow(a, -1) kReciprocal
+  kLerp,      // a + s * (b - a)
+  kMaximum,   // of a and b, NaN if one is; of two zeros, b
+  kMinimum,   // likewise
+  kClampMin,  // a, but no less than s; NaN if one is
+  kClampMax,  // a, but no more than s; likewise
+  kClamp,     // a, but no less than s, then no more than t; NaN if one is
+  kRelu,      // a, but no less than 0
+  kLeakyRelu, // a, but a * s unless it is positive
+  kFloor,
+  kCeil,
+  kRound, // to the nearest integer, to even ones from half-way
+  kTrunc,
+  kNot,   // 1 if a is 0, else 0
+  kRsqrt, // 1 / sqrt(a), the processor's; pow(a, -0.5) is that, pow(a, 0.5) is kSqrt, pow(a, -1) kReciprocal
   kSquare,
   kCube,
   kInverseSquare, // 1 / (a * a)
@@ -56,6 +63,7 @@ enum class Opcode : uint8_t {
   kSigmoidBackward,   // b is the result
   kTanhBackward,      // likewise
   kThresholdBackward, // a, but 0 where b is at most s; b is the argument here and below
+  kLeakyReluBackward, // a, but a * s unless b is positive
   kSiluBackward,
   kGeluBackward,
   kGeluTanhBackward,
@@ -117,7 +125,14 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kMinimum, "minimum", 2, 0},
     {Opcode::kClampMin, "clamp_min", 1, 1},
     {Opcode::kClampMax, "clamp_max", 1, 1},
+    {Opcode::kClamp, "clamp", 1, 2},
     {Opcode::kRelu, "relu", 1, 0},
+    {Opcode::kLeakyRelu, "leaky_relu", 1, 1},
+    {Opcode::kFloor, "floor", 1, 0},
+    {Opcode::kCeil, "ceil", 1, 0},
+    {Opcode::kRound, "round", 1, 0},
+    {Opcode::kTrunc, "trunc", 1, 0},
+    {Opcode::kNot, "not", 1, 0},
     {Opcode::kRsqrt, "rsqrt", 1, 0},
     {Opcode::kSquare, "square", 1, 0},
     {Opcode::kCube, "cube", 1, 0},
@@ -138,6 +153,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kSigmoidBackward, "sigmoid_backward", 2, 0},
     {Opcode::kTanhBackward, "tanh_backward", 2, 0},
     {Opcode::kThresholdBackward, "threshold_backward", 2, 1},
+    {Opcode::kLeakyReluBackward, "leaky_relu_backward", 2, 1},
     {Opcode::kSiluBackward, "silu_backward", 2, 0},
     {Opcode::kGeluBackward, "gelu_backward", 2, 0},
     {Opcode::kGeluTanhBackward, "gelu_tanh_backward", 2, 0},

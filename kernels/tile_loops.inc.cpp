@@ -86,8 +86,24 @@ V apply(V a, V b, V c, V s, V t) {
       return s != s ? s : at_least(a, s);
     case Opcode::kClampMax:
       return s != s ? s : at_most(a, s);
+    case Opcode::kClamp: {
+      const V clamped = t != t ? t : at_most(at_least(a, s), t);
+      return s != s ? s : clamped;
+    }
     case Opcode::kRelu:
       return at_least(a, T(0));
+    case Opcode::kLeakyRelu:
+      return a > T(0) ? a : a * s;
+    case Opcode::kFloor:
+      return round_by<Rounding::kFloor>(a);
+    case Opcode::kCeil:
+      return round_by<Rounding::kCeil>(a);
+    case Opcode::kRound:
+      return round_by<Rounding::kNearest>(a);
+    case Opcode::kTrunc:
+      return round_by<Rounding::kTrunc>(a);
+    case Opcode::kNot:
+      return truth<V>(a == T(0));
     case Opcode::kRsqrt:
       return T(1) / sqrt(a);
     case Opcode::kSquare:
@@ -128,6 +144,8 @@ V apply(V a, V b, V c, V s, V t) {
       return tanh_backward(a, b);
     case Opcode::kThresholdBackward:
       return b <= s ? broadcast<V>(0) : a;
+    case Opcode::kLeakyReluBackward:
+      return b > T(0) ? a : a * s;
     case Opcode::kSiluBackward:
       return silu_backward(a, b);
     case Opcode::kGeluBackward:

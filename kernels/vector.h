@@ -66,6 +66,9 @@ V map_lanes(Function function, V x) {
   return result;
 }
 
+// To integers. The numbers are those of the processor's instructions.
+enum class Rounding : uint8_t { kNearest = 0, kFloor = 1, kCeil = 2, kTrunc = 3 };
+
 // What GCC does not make of generic code, at least not everywhere.
 //
 // multiply_add: where the target has no such instruction, the CPU's kernels round twice.
@@ -97,6 +100,14 @@ inline Floats at_most(Floats x, Floats bound) {
 inline Doubles at_most(Doubles x, Doubles bound) {
   return _mm512_maskz_min_pd(0xFF, bound, x);
 }
+template <Rounding kRounding>
+Floats round_by(Floats x) {
+  return _mm512_maskz_roundscale_ps(0xFFFF, x, static_cast<int>(kRounding) | _MM_FROUND_NO_EXC);
+}
+template <Rounding kRounding>
+Doubles round_by(Doubles x) {
+  return _mm512_maskz_roundscale_pd(0xFF, x, static_cast<int>(kRounding) | _MM_FROUND_NO_EXC);
+}
 inline Floats look_up(const float (&table)[16], Ints index) {
   return _mm512_maskz_permutexvar_ps(0xFFFF, reinterpret_cast<__m512i>(index), load<Floats>(table));
 }
@@ -127,6 +138,14 @@ inline Floats at_most(Floats x, Floats bound) {
 inline Doubles at_most(Doubles x, Doubles bound) {
   return _mm256_min_pd(bound, x);
 }
+template <Rounding kRounding>
+Floats round_by(Floats x) {
+  return _mm256_round_ps(x, static_cast<int>(kRounding) | _MM_FROUND_NO_EXC);
+}
+template <Rounding kRounding>
+Doubles round_by(Doubles x) {
+  return _mm256_round_pd(x, static_cast<int>(kRounding) | _MM_FROUND_NO_EXC);
+}
 inline Floats look_up(const float (&table)[16], Ints index) {
   const Floats low = _mm256_permutevar8x32_ps(load<Floats>(table), reinterpret_cast<__m256i>(index));
   const Floats high = _mm256_permutevar8x32_ps(load<Floats>(table + 8), reinterpret_cast<__m256i>(index));
@@ -150,6 +169,17 @@ V at_least(V x, V bound) {
 template <typename V>
 V at_most(V x, V bound) {
   return bound < x ? bound : x;
+}
+template <Rounding kRounding, typename V>
+V round_by(V x) {
+  return map_lanes(
+      [](Element<V> lane) {
+        return kRounding == Rounding::kFloor     ? std::floor(lane)
+               : kRounding == Rounding::kCeil    ? std::ceil(lane)
+               : kRounding == Rounding::kNearest ? std::nearbyint(lane)
+                                                 : std::trunc(lane);
+      },
+      x);
 }
 inline Floats look_up(const float (&table)[16], Ints index) {
   Floats result;

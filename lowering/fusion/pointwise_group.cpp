@@ -36,6 +36,12 @@ c10::ScalarType promoted_dtype(const Signature& signature) {
   return result;
 }
 
+bool are_truths(const Signature& signature) {
+  return std::all_of(signature.operands.begin(), signature.operands.end(), [](const Geometry& operand) {
+    return operand.dtype == c10::ScalarType::Bool;
+  });
+}
+
 // The CPU reads it element by element while it is written.
 bool reads_view_of_written(const GraphNode& node) {
   for (size_t i = 1; i < node.num_operands(); ++i) {
@@ -155,8 +161,9 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
   const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
-  return function && makes_values(node, *function) && is_computed_here(node, *function) ? function
-                                                                                        : find_pointwise_op(node.op());
+  return function && makes_values(node, *function) && is_computed_here(node, *function)
+             ? function
+             : find_pointwise_op(node.op(), node.signature()->args);
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -219,7 +226,8 @@ PointwiseGroup::Source PointwiseGroup::spread(Source source) {
 
 bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   const Signature& signature = *node.signature();
-  const bool has_odd_mask = op.opcode == Opcode::kWhere && signature.operands[0].dtype != c10::ScalarType::Bool;
+  const size_t mask = op.kind == PointwiseOp::Kind::kMasked ? 1 : 0;
+  const bool has_odd_mask = op.opcode == Opcode::kWhere && signature.operands[mask].dtype != c10::ScalarType::Bool;
   if (signature.args.size() != std::strlen(op.args) || has_odd_mask || !has_layout(node, op)) {
     return false;
   }
@@ -240,6 +248,9 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   }
   if (op.kind == PointwiseOp::Kind::kSwapped) {
     std::swap(step.sources[0], step.sources[1]);
+  }
+  if (op.kind == PointwiseOp::Kind::kMasked) {
+    std::rotate(step.sources.begin(), step.sources.begin() + 1, step.sources.end());
   }
   if (rounds_by_place(step)) {
     return false;
@@ -346,9 +357,14 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Geometry& result = node.layout_of(0);
   // What is written has its own dtype: float32 += float64 is computed in float64.
   const bool promotes = op.kind == PointwiseOp::Kind::kCompares || (node.op().writes() && op.opcode != Opcode::kCopy);
-  const c10::ScalarType dtype = promotes ? promoted_dtype(signature) : result.dtype;
+  const bool is_logic = op.kind == PointwiseOp::Kind::kLogic;
+  const bool is_of_truths = (is_logic || op.kind == PointwiseOp::Kind::kCompares) && are_truths(signature);
+  const c10::ScalarType dtype = is_of_truths ? layout_.dtype : promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
+  if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths)) {
+    return false; // nobody says in which dtype, or these are no truths
+  }
   if (result.offset != 0 || result.has_bits() || !is_storable || (nodes_.empty() && !begin_layout(node, op, dtype)) ||
       dtype != layout_.dtype) {
     return false;

@@ -4,6 +4,7 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <unordered_map>
 
@@ -36,7 +37,19 @@ constexpr PointwiseOp kOps[] = {
     {"aten::div", "Scalar", Opcode::kDiv, "tn"},
     {"aten::addcmul", "", Opcode::kAddcmul, "ttts"},
     {"aten::addcdiv", "", Opcode::kAddcdiv, "ttts"},
+    {"aten::clamp", "", Opcode::kClamp, "tss"},
+    {"aten::clamp", "", Opcode::kClampMin, "ts-"},
+    {"aten::clamp", "", Opcode::kClampMax, "t-s"},
+    {"aten::clamp_min", "", Opcode::kClampMin, "ts"},
+    {"aten::clamp_max", "", Opcode::kClampMax, "ts"},
+    {"aten::hardtanh", "", Opcode::kClamp, "tss"},
     {"aten::relu", "", Opcode::kRelu, "t"},
+    {"aten::leaky_relu", "", Opcode::kLeakyRelu, "ts"},
+    {"aten::leaky_relu_backward", "", Opcode::kLeakyReluBackward, "tts-"},
+    {"aten::floor", "", Opcode::kFloor, "t"},
+    {"aten::ceil", "", Opcode::kCeil, "t"},
+    {"aten::round", "", Opcode::kRound, "t"},
+    {"aten::trunc", "", Opcode::kTrunc, "t"},
     {"aten::rsqrt", "", Opcode::kRsqrt, "t"},
     {"aten::sigmoid_backward", "", Opcode::kSigmoidBackward, "tt"},
     {"aten::tanh_backward", "", Opcode::kTanhBackward, "tt"},
@@ -45,6 +58,8 @@ constexpr PointwiseOp kOps[] = {
     {"aten::sum", "dim_IntList", Opcode::kRowSum, "tdk-", Kind::kReduces},
     {"aten::mean", "dim", Opcode::kRowMean, "tdk-", Kind::kReduces},
     {"aten::where", "self", Opcode::kWhere, "ttt"},
+    {"aten::masked_fill", "Scalar", Opcode::kWhere, "ttn", Kind::kMasked},
+    {"aten::logical_not", "", Opcode::kNot, "t", Kind::kCompares},
     {"aten::eq", "Tensor", Opcode::kEqual, "tt", Kind::kCompares},
     {"aten::eq", "Scalar", Opcode::kEqual, "tn", Kind::kCompares},
     {"aten::ne", "Tensor", Opcode::kNotEqual, "tt", Kind::kCompares},
@@ -57,6 +72,13 @@ constexpr PointwiseOp kOps[] = {
     {"aten::gt", "Scalar", Opcode::kGreater, "tn", Kind::kCompares},
     {"aten::ge", "Tensor", Opcode::kGreaterEqual, "tt", Kind::kCompares},
     {"aten::ge", "Scalar", Opcode::kGreaterEqual, "tn", Kind::kCompares},
+    {"aten::bitwise_not", "", Opcode::kNot, "t", Kind::kLogic},
+    {"aten::bitwise_and", "Tensor", Opcode::kMul, "tt", Kind::kLogic},
+    {"aten::bitwise_or", "Tensor", Opcode::kMaximum, "tt", Kind::kLogic},
+    {"aten::bitwise_xor", "Tensor", Opcode::kNotEqual, "tt", Kind::kLogic},
+    {"aten::logical_and", "", Opcode::kMul, "tt", Kind::kLogic},
+    {"aten::logical_or", "", Opcode::kMaximum, "tt", Kind::kLogic},
+    {"aten::logical_xor", "", Opcode::kNotEqual, "tt", Kind::kLogic},
     {"aten::zeros", "", Opcode::kZero, "-----"},
     {"aten::zeros_like", "", Opcode::kZero, ".-----"},
     {"aten::new_zeros", "", Opcode::kZero, ".-----"},
@@ -144,14 +166,39 @@ auto rows_of_function(const OpInfo& op) {
 
 } // namespace
 
-const PointwiseOp* find_pointwise_op(const OpInfo& op) {
+namespace {
+
+auto rows_of_op(const OpInfo& op) {
   static const auto* index = new auto(make_index(kOps, /*has_avx512=*/true));
   std::string name = op.base_name();
   if (op.writes() && name.ends_with('_')) {
     name.pop_back();
   }
-  const auto found = index->find(op.overload().empty() ? name : name + "." + op.overload());
-  return found == index->end() ? nullptr : found->second;
+  return index->equal_range(op.overload().empty() ? name : name + "." + op.overload());
+}
+
+// Whether the numbers are where the row has some.
+bool takes_numbers(const PointwiseOp& row, c10::ArrayRef<ArgBinding> args) {
+  for (size_t i = 0; i < args.size() && row.args[i] != '\0'; ++i) {
+    const bool is_number = args[i].kind == ArgBinding::Kind::kScalar;
+    if (row.args[i] == '-' ? is_number : is_number != (std::strchr("nps", row.args[i]) != nullptr)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace
+
+const PointwiseOp* find_pointwise_op(const OpInfo& op) {
+  const auto [first, last] = rows_of_op(op);
+  return first == last ? nullptr : first->second;
+}
+
+const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding> args) {
+  const auto [first, last] = rows_of_op(op);
+  const auto found = std::find_if(first, last, [&](const auto& row) { return takes_numbers(*row.second, args); });
+  return found == last ? nullptr : found->second;
 }
 
 std::optional<Opcode> power_opcode(const c10::IValue& exponent) {

@@ -8,6 +8,7 @@
 
 #include "kernels/tile_program.h"
 #include "lowering/ir/op_info.h"
+#include "lowering/ir/signature.h"
 
 namespace lazyplug {
 
@@ -30,7 +31,9 @@ struct PointwiseOp {
   enum class Kind : uint8_t {
     kComputes, // in the dtype of its result
     kSwapped,  // the same, with its two inputs in the other order
+    kMasked,   // the same, with the first input behind the others
     kCompares, // the result is Bool
+    kLogic,    // so are the operands, which a group computes in its own dtype, as 0 and 1
     kReduces,  // the last dimension: see PointwiseGroup
     kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
@@ -64,6 +67,8 @@ std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
 // the same to the bit, in whatever groups.
 const PointwiseOp* find_pointwise_op(const OpInfo& op);
+// The one for a call whose numbers are these: some may be missing.
+const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding> args);
 
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import DEVICE, work
+import torch.nn.functional as F
+from helpers import DEVICE, assert_same, work
 
 import torch_lazyplug
 from torch_lazyplug import config, ir_cache, metrics
@@ -48,6 +49,50 @@ def test_a_chain_is_one_group(shape, dtype):
     assert torch.equal(actual, chain(*tensors))
     assert groups() == (1, 13)
     assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def bounded(a, b, c):
+    """Bounds, slopes, masks, and numbers that become integers."""
+    inside = (a > -1) & (a.clamp(max=1) < 1) | ~(b != b)
+    x = F.leaky_relu(a.clamp(-0.5, 1.5), 0.1).masked_fill(inside ^ (c > 0), -2.5)
+    x = F.hardtanh(x * 3) + (b * 2).round() - b.floor() + c.ceil() * c.trunc()
+    x = x.clamp_(min=-4).masked_fill_(b.logical_not(), 7)
+    return x * (inside.logical_not() | (c == 0).logical_or(inside))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5, 33), (300, 1000)])
+@pytest.mark.own_schedule("counts groups")
+def test_bounds_and_masks_are_in_groups(shape, dtype):
+    tensors = inputs(shape, dtype)
+    for tensor in tensors:  # half-way between integers, and what is no ordinary number
+        tensor[0, :7] = torch.tensor([0.5, 1.5, -0.5, -0.0, torch.nan, torch.inf, -torch.inf])
+    with work() as done:
+        actual = on_device(bounded, *tensors)
+    assert_same(actual, bounded(*tensors))
+    assert groups()[0] == 1 and groups()[1] >= 25, groups()
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+@pytest.mark.own_schedule("counts groups")
+def test_truths_alone_are_no_group():
+    """Bytes are faster for them than numbers."""
+    a, b, _ = (tensor > 0 for tensor in inputs())
+    assert torch.equal(on_device(lambda a, b: (a & b) | ~a, a, b), (a & b) | ~a)
+    assert groups() == (0, 0)
+
+
+@pytest.mark.own_schedule("counts groups")
+def test_masked_fill_of_truths_is_the_cpus():
+    """The number becomes a truth, too."""
+    a, b, _ = inputs()
+
+    def program(a, b):
+        x = (a > 0).masked_fill_(b > 0, 2.0)
+        return x ^ (a != b), x & (a < b)
+
+    for actual, expected in zip(program(a.to(DEVICE), b.to(DEVICE)), program(a, b), strict=True):
+        assert torch.equal(actual.cpu(), expected)
 
 
 @pytest.mark.parametrize("fusion", [0, 1, 2])

@@ -21,6 +21,9 @@ at::Tensor exact_sqrt(const at::Tensor& x) {
   return result.to(x.scalar_type());
 }
 
+// The other number of instructions that have two.
+constexpr double kSecond = 0.75;
+
 struct Case {
   Opcode opcode;
   size_t num_inputs;
@@ -51,7 +54,15 @@ const std::vector<Case>& cases() {
       {Opcode::kMinimum, 2, [](T a, T b, T, double) { return a.minimum(b); }},
       {Opcode::kClampMin, 1, [](T a, T, T, double s) { return a.clamp_min(s); }},
       {Opcode::kClampMax, 1, [](T a, T, T, double s) { return a.clamp_max(s); }},
+      {Opcode::kClamp, 1, [](T a, T, T, double s) { return a.clamp(s, kSecond); }},
+      {Opcode::kClamp, 1, [](T a, T, T, double s) { return at::hardtanh(a, s, kSecond); }},
       {Opcode::kRelu, 1, [](T a, T, T, double) { return a.relu(); }},
+      {Opcode::kLeakyRelu, 1, [](T a, T, T, double s) { return at::leaky_relu(a, s); }},
+      {Opcode::kFloor, 1, [](T a, T, T, double) { return a.floor(); }},
+      {Opcode::kCeil, 1, [](T a, T, T, double) { return a.ceil(); }},
+      {Opcode::kRound, 1, [](T a, T, T, double) { return a.round(); }},
+      {Opcode::kTrunc, 1, [](T a, T, T, double) { return a.trunc(); }},
+      {Opcode::kNot, 1, [](T a, T, T, double) { return a.logical_not().to(a.dtype()); }},
       {Opcode::kSquare, 1, [](T a, T, T, double) { return a.pow(2); }},
       {Opcode::kCube, 1, [](T a, T, T, double) { return a.pow(3); }},
       {Opcode::kInverseSquare, 1, [](T a, T, T, double) { return a.pow(-2); }},
@@ -62,6 +73,9 @@ const std::vector<Case>& cases() {
       {Opcode::kSigmoidBackward, 2, [](T a, T b, T, double) { return at::sigmoid_backward(a, b); }},
       {Opcode::kTanhBackward, 2, [](T a, T b, T, double) { return at::tanh_backward(a, b); }},
       {Opcode::kThresholdBackward, 2, [](T a, T b, T, double s) { return at::threshold_backward(a, b, s); }},
+      {Opcode::kLeakyReluBackward,
+       2,
+       [](T a, T b, T, double s) { return at::leaky_relu_backward(a, b, s, /*self_is_result=*/false); }},
       {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
       {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
       {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
@@ -91,7 +105,7 @@ TEST_P(Instructions, AreEagersOpsToTheBit) {
         auto inputs = arguments(n, GetParam());
         const at::Tensor expected = row.eager(inputs[0], inputs[1], inputs[2], number);
         inputs.resize(row.num_inputs);
-        const at::Tensor actual = run_one(row.opcode, inputs, {number});
+        const at::Tensor actual = run_one(row.opcode, inputs, {number, kSecond});
         const bool has_any_zero = is_any_zero(row.opcode, number);
         EXPECT_TRUE(has_any_zero ? at::allclose(actual, expected, 0, 0, true) : same_bits(actual, expected))
             << traits(row.opcode).name << ", " << n << " elements, number " << number;

@@ -34,6 +34,13 @@ TEST(PointwiseOps, SayWhatEachArgumentIs) {
         "aten::add.Scalar",
         "aten::rsub.Scalar",
         "aten::addcmul",
+        "aten::clamp",
+        "aten::hardtanh",
+        "aten::leaky_relu",
+        "aten::leaky_relu_backward",
+        "aten::masked_fill_.Scalar",
+        "aten::logical_not",
+        "aten::bitwise_or.Tensor",
         "aten::where.self",
         "aten::threshold_backward",
         "aten::tanh_backward",
@@ -61,8 +68,25 @@ TEST(PointwiseOps, SayWhatEachArgumentIs) {
       num_numbers += args[i] == 's' ? 1 : 0;
     }
     EXPECT_EQ(num_inputs, kernels::num_inputs(row->opcode)) << name;
-    EXPECT_EQ(num_numbers, kernels::takes_number(row->opcode) ? 1 : 0) << name;
+    EXPECT_EQ(num_numbers, kernels::traits(row->opcode).num_numbers) << name;
   }
+}
+
+TEST(PointwiseOps, NumbersThatAreMissingMakeAnotherInstruction) {
+  using Kind = ArgBinding::Kind;
+  const auto opcode = [](const char* name, std::initializer_list<Kind> kinds) {
+    std::vector<ArgBinding> args;
+    for (const Kind kind : kinds) {
+      args.emplace_back().kind = kind;
+    }
+    const PointwiseOp* row = find_pointwise_op(find_op(name), args);
+    return row ? std::optional(row->opcode) : std::nullopt;
+  };
+  EXPECT_EQ(opcode("aten::clamp", {Kind::kOperand, Kind::kScalar, Kind::kScalar}), Opcode::kClamp);
+  EXPECT_EQ(opcode("aten::clamp_", {Kind::kOperand, Kind::kScalar, Kind::kConstant}), Opcode::kClampMin);
+  EXPECT_EQ(opcode("aten::clamp", {Kind::kOperand, Kind::kConstant, Kind::kScalar}), Opcode::kClampMax);
+  EXPECT_EQ(opcode("aten::clamp", {Kind::kOperand, Kind::kConstant, Kind::kConstant}), std::nullopt);
+  EXPECT_EQ(opcode("aten::add.Tensor", {Kind::kOperand, Kind::kOperand, Kind::kScalar}), Opcode::kAdd);
 }
 
 TEST(PointwiseOps, FunctionsAreApart) {
