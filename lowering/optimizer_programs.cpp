@@ -300,7 +300,8 @@ struct Updates {
 
 const Update& update_of(Optimizer optimizer, const UpdateForm& form) {
   static auto* const updates = new Updates();
-  const bool has_functions = computes_functions();
+  static const bool may_have_functions = lazyplug::has_functions();
+  const bool has_functions = may_have_functions && computes_functions();
   const size_t key = key_of(optimizer, form, has_functions);
   {
     const ForkSafeLock lock(updates->mutex);
