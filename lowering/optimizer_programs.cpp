@@ -68,14 +68,25 @@ class Builder {
       update_with_number(Opcode::kMulNumber, {kParams});
     }
   }
+  void average_gradients(Slot averages) {
+    update_with_number(Opcode::kLerp, {averages, gradient_});
+  }
   // average = factor * average + other * gradient^2
-  void average_squares(Slot average) {
-    update_with_number(Opcode::kMulNumber, {average});
-    update_with_number(Opcode::kAddcmul, {average, gradient_, gradient_});
+  void average_squares(Slot averages) {
+    update_with_number(Opcode::kMulNumber, {averages});
+    update_with_number(Opcode::kAddcmul, {averages, gradient_, gradient_});
   }
   // As it is for a _foreach_sqrt; one that writes is always the CPU's.
   Slot square_root(Slot x) {
     return make(has_functions_ && !form_.is_double ? Opcode::kSqrtExact : Opcode::kSqrt, {x});
+  }
+
+  // sqrt(squares) / correction + epsilon, as Adam divides by it.
+  Slot corrected_root(Slot squares) {
+    const uint8_t epsilon = add_number(); // before those that may differ from parameter to parameter
+    const Slot root = square_root(squares);
+    update_with_number(Opcode::kDivNumber, {root});
+    return update(Opcode::kAddNumber, {root}, epsilon);
   }
 
   const Program& program() const {
@@ -139,15 +150,12 @@ Program adam(const UpdateForm& form, bool has_functions) {
   const Slot averages = Builder::kept(0);
   Slot squares = Builder::kept(1);
   step.prepare_gradient();
-  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_gradients(averages);
   step.average_squares(squares);
   if (form.keeps_maximum) {
     squares = step.update(Opcode::kMaximum, {Builder::kept(2), squares});
   }
-  const uint8_t epsilon = step.add_number();
-  const Slot divisor = step.square_root(squares);
-  step.update_with_number(Opcode::kDivNumber, {divisor});
-  step.update(Opcode::kAddNumber, {divisor}, epsilon);
+  const Slot divisor = step.corrected_root(squares);
   step.update_with_number(Opcode::kAddcdiv, {kParams, averages, divisor});
   return step.program();
 }
@@ -157,7 +165,7 @@ Program adamax(const UpdateForm& form, bool has_functions) {
   const Slot averages = Builder::kept(0);
   const Slot largest = Builder::kept(1);
   step.prepare_gradient();
-  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_gradients(averages);
   step.update_with_number(Opcode::kMulNumber, {largest});
   const Slot magnitude = step.make(Opcode::kAbs, {step.gradient()});
   step.update_with_number(Opcode::kAddNumber, {magnitude});
@@ -171,12 +179,9 @@ Program nadam(const UpdateForm& form, bool has_functions) {
   const Slot averages = Builder::kept(0);
   const Slot squares = Builder::kept(1);
   step.prepare_gradient();
-  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_gradients(averages);
   step.average_squares(squares);
-  const uint8_t epsilon = step.add_number();
-  const Slot divisor = step.square_root(squares);
-  step.update_with_number(Opcode::kDivNumber, {divisor});
-  step.update(Opcode::kAddNumber, {divisor}, epsilon);
+  const Slot divisor = step.corrected_root(squares);
   step.update_with_number(Opcode::kAddcdiv, {kParams, step.gradient(), divisor});
   step.update_with_number(Opcode::kAddcdiv, {kParams, averages, divisor});
   return step.program();
@@ -187,7 +192,7 @@ Program radam(const UpdateForm& form, bool has_functions) {
   const Slot averages = Builder::kept(0);
   const Slot squares = Builder::kept(1);
   step.prepare_gradient();
-  step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+  step.average_gradients(averages);
   step.average_squares(squares);
   const uint8_t epsilon = step.add_number();
   const uint8_t one = step.add_number();
@@ -208,7 +213,7 @@ Program rmsprop(const UpdateForm& form, bool has_functions) {
   Slot divisor = 0;
   if (form.is_centered) {
     const Slot averages = Builder::kept(1);
-    step.update_with_number(Opcode::kLerp, {averages, step.gradient()});
+    step.average_gradients(averages);
     divisor = step.make_with_number(Opcode::kAddcmul, {squares, averages, averages});
     step.update(Opcode::kSqrt, {divisor});
   } else {

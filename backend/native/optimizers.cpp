@@ -212,9 +212,8 @@ using RowNumbers = c10::SmallVector<double, 3>;
 struct Draft {
   UpdateForm form;
   c10::SmallVector<at::TensorList, 5> kept;
-  at::TensorList steps;                // empty: they are not counted
-  at::TensorList products;             // empty: there are none
-  c10::SmallVector<double, 8> numbers; // after those of the form, see Optimizer
+  c10::SmallVector<at::TensorList, 2> on_host; // the steps, if they are counted, and the products, if there are some
+  c10::SmallVector<double, 8> numbers;         // after those of the form, see Optimizer
   RowNumbers (*by_row)(const StepOptions& options, const Progress& progress) = nullptr;
 };
 
@@ -281,7 +280,7 @@ RowNumbers radam_rows(const StepOptions& options, const Progress& progress) {
 }
 
 // By name: what torch.optim's function is given, in its order, but for parameters and gradients, which are the first
-// two lists. Also called where there are fewer lists than a step has.
+// two lists.
 using Prepare = void (*)(TensorLists lists, const StepOptions& options, Draft& draft);
 
 struct Rule {
@@ -297,7 +296,7 @@ constexpr Rule kRules[] = {
      5,
      [](TensorLists lists, const StepOptions& options, Draft& draft) {
        draft.kept = {lists[2], lists[3]};
-       draft.steps = lists[4];
+       draft.on_host = {lists[4]};
        draft.numbers = {options["rho"], 1 - options["rho"], options["eps"], -options["lr"]};
      }},
     {"adagrad",
@@ -305,7 +304,7 @@ constexpr Rule kRules[] = {
      4,
      [](TensorLists lists, const StepOptions& options, Draft& draft) {
        draft.kept = {lists[2]};
-       draft.steps = lists[3];
+       draft.on_host = {lists[3]};
        draft.numbers = {1, options["eps"]};
        draft.by_row = adagrad_rows;
      }},
@@ -318,7 +317,7 @@ constexpr Rule kRules[] = {
        if (draft.form.keeps_maximum) {
          draft.kept.push_back(lists[4]);
        }
-       draft.steps = lists[5];
+       draft.on_host = {lists[5]};
        draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"]};
        draft.by_row = adam_rows;
      }},
@@ -327,7 +326,7 @@ constexpr Rule kRules[] = {
      5,
      [](TensorLists lists, const StepOptions& options, Draft& draft) {
        draft.kept = {lists[2], lists[3]};
-       draft.steps = lists[4];
+       draft.on_host = {lists[4]};
        draft.numbers = {1 - options["beta1"], options["beta2"], options["eps"]};
        draft.by_row = adamax_rows;
      }},
@@ -336,8 +335,7 @@ constexpr Rule kRules[] = {
      6,
      [](TensorLists lists, const StepOptions& options, Draft& draft) {
        draft.kept = {lists[2], lists[3]};
-       draft.products = lists[4];
-       draft.steps = lists[5];
+       draft.on_host = {lists[5], lists[4]};
        draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"]};
        draft.by_row = nadam_rows;
      }},
@@ -346,7 +344,7 @@ constexpr Rule kRules[] = {
      5,
      [](TensorLists lists, const StepOptions& options, Draft& draft) {
        draft.kept = {lists[2], lists[3]};
-       draft.steps = lists[4];
+       draft.on_host = {lists[4]};
        draft.numbers = {1 - options["beta1"], options["beta2"], 1 - options["beta2"], options["eps"], 1};
        draft.by_row = radam_rows;
      }},
@@ -367,7 +365,7 @@ constexpr Rule kRules[] = {
          draft.kept.push_back(lists[4]);
          draft.numbers.append({options["momentum"], 1});
        }
-       draft.steps = lists[5];
+       draft.on_host = {lists[5]};
        draft.numbers.push_back(-options["lr"]);
      }},
     {"sgd",
@@ -405,11 +403,14 @@ bool is_usual(const StepOptions& options) {
 
 // How far each parameter will be; once if it is the same for all.
 std::vector<Progress> next_progress(const Draft& draft, const StepOptions& options) {
-  std::vector<Progress> progress(draft.steps.size());
+  if (draft.on_host.empty()) {
+    return {};
+  }
+  std::vector<Progress> progress(draft.on_host[0].size());
   for (size_t i = 0; i < progress.size(); ++i) {
-    progress[i].step = HostNumber(draft.steps[i]).plus_one();
-    if (!draft.products.empty()) {
-      progress[i].product = HostNumber(draft.products[i]).times(nadam_momentum(options, progress[i].step));
+    progress[i].step = HostNumber(draft.on_host[0][i]).plus_one();
+    if (draft.on_host.size() > 1) {
+      progress[i].product = HostNumber(draft.on_host[1][i]).times(nadam_momentum(options, progress[i].step));
     }
   }
   const bool are_alike =
@@ -419,11 +420,10 @@ std::vector<Progress> next_progress(const Draft& draft, const StepOptions& optio
 }
 
 void go_on(const Draft& draft, const std::vector<Progress>& progress) {
-  for (size_t i = 0; i < draft.steps.size(); ++i) {
-    const Progress& next = progress.size() == 1 ? progress[0] : progress[i];
-    HostNumber(draft.steps[i]).set(next.step);
-    if (!draft.products.empty()) {
-      HostNumber(draft.products[i]).set(next.product);
+  for (size_t list = 0; list < draft.on_host.size(); ++list) {
+    for (size_t i = 0; i < draft.on_host[list].size(); ++i) {
+      const Progress& next = progress.size() == 1 ? progress[0] : progress[i];
+      HostNumber(draft.on_host[list][i]).set(list == 0 ? next.step : next.product);
     }
   }
 }
@@ -485,10 +485,7 @@ bool optimizer_step(std::string_view name, TensorLists lists, const StepOptions&
   c10::SmallVector<at::TensorList, 6> on_device{lists[0]};
   on_device.append(draft.kept.begin(), draft.kept.end());
   on_device.push_back(lists[1]);
-  const c10::SmallVector<at::TensorList, 2> on_host =
-      draft.products.empty() ? decltype(on_host){draft.steps} : decltype(on_host){draft.steps, draft.products};
-  const bool counts_steps = rule->optimizer != Optimizer::kSGD;
-  if (!fit(on_device) || (counts_steps && !are_host_numbers(on_host, lists[0].size()))) {
+  if (!fit(on_device) || !are_host_numbers(draft.on_host, lists[0].size())) {
     return false;
   }
   const std::vector<Progress> progress = next_progress(draft, options);

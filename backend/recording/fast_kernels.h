@@ -244,7 +244,7 @@ bool call_known_inplace(const OpInfo& op, const at::Tensor& self, const Args&...
     if (!small_calls || !run_small_at_once(op, *small_calls, known->device, known->run_now, arguments).defined()) {
       run_writing_at_once(op, known->device, known->run_now, [&](CpuTensors& tensors) {
         at::Tensor cpu_self = tensors.borrowed_to_cpu(self, /*written=*/true);
-        const auto cpu_args = std::tuple{on_cpu(tensors, args)...}; // in this order
+        const auto cpu_args = all_on_cpu<Op>(tensors, args...);
         const CpuKernelScope scope(op, known->device);
         const ThreadsOfCall threads(op, arguments);
         std::apply([&](const auto&... each) { Op::call(cpu_self, each...); }, cpu_args);

@@ -164,10 +164,6 @@ auto rows_of_function(const OpInfo& op) {
   return index->equal_range(op.name());
 }
 
-} // namespace
-
-namespace {
-
 auto rows_of_op(const OpInfo& op) {
   static const auto* index = new auto(make_index(kOps, /*has_avx512=*/true));
   std::string name = op.base_name();
