@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "common/logging.h"
@@ -22,7 +24,7 @@ namespace lazyplug::kernels {
 namespace {
 
 using Xbyak::Reg64;
-using Xbyak::Ymm;
+using Vector = Xbyak::Xmm; // of any width
 
 // What a register may hold: a slot's vector, one of the program's numbers, or a constant.
 using Value = uint16_t;
@@ -31,8 +33,13 @@ constexpr Value kZeros = kFirstNumber + 256;
 constexpr Value kOnes = kZeros + 1;
 constexpr Value kHalves = kZeros + 2;
 constexpr Value kSigns = kZeros + 3;
+constexpr Value kLastBits = kZeros + 4;    // of integers
+constexpr Value kBelowHalf = kZeros + 5;   // of what bfloat16 lacks of a float32, just less than half
+constexpr Value kNans = kZeros + 6;
+// From kOnes on.
+constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000};
 
-// Of vroundps: inexact results are no exception; besides, how to round.
+// Of vroundps and vrndscaleps: inexact results are no exception; besides, how to round.
 constexpr uint8_t kRoundQuietly = 8;
 
 // Predicates of vcmpps.
@@ -75,11 +82,14 @@ std::vector<Value> constants_of(Opcode opcode) {
     case Opcode::kRelu:
     case Opcode::kLeakyRelu:
     case Opcode::kLeakyReluBackward:
+    case Opcode::kThresholdBackward:
     case Opcode::kWhere:
     case Opcode::kZero:
       return {kZeros};
     case Opcode::kNot:
       return {kZeros, kOnes};
+    case Opcode::kToBFloat16:
+      return {kLastBits, kBelowHalf, kNans};
     case Opcode::kReciprocal:
     case Opcode::kRsqrt:
     case Opcode::kInverseSquare:
@@ -117,11 +127,34 @@ bool reads(const Instruction& instruction, Value value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// Which instructions the processor has, and PyTorch uses.
+struct Target {
+  bool has_avx2 = false;
+  bool has_avx512 = false;
+
+  static const Target& here() {
+    static const Target target = [] {
+      const std::string capability = at::get_cpu_capability();
+      const bool has_avx512 = capability == "AVX512";
+      return Target{has_avx512 || capability == "AVX2", has_avx512};
+    }();
+    return target;
+  }
+  int64_t vector_bytes() const {
+    return has_avx512 ? 64 : 32;
+  }
+  size_t num_registers() const {
+    return has_avx512 ? 32 : 16;
+  }
+};
+
 // Writes the loop of one run. Registers are given out while instructions are written: who is read again last gives way.
+// Where there are enough, each instruction is written for several vectors, one after the other: what is computed of one
+// waits for itself, and not for the others.
 class RunWriter {
  public:
-  RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end)
-      : code_(code), program_(program), begin_(begin), end_(end) {}
+  RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end, int64_t num_copies)
+      : code_(code), program_(program), begin_(begin), end_(end), num_copies_(num_copies) {}
 
   void write() {
     choose_pointers();
@@ -137,10 +170,13 @@ class RunWriter {
     code_.xor_(offset(), offset());
     Xbyak::Label loop;
     code_.L(loop);
-    for (size_t i = begin_; i < end_; ++i) {
-      write_instruction(i);
+    for (place_ = begin_; place_ < end_; ++place_) {
+      for (copy_ = 0; copy_ < num_copies_; ++copy_) {
+        write_instruction();
+      }
+      release();
     }
-    code_.add(offset(), Assembly::kLanes * sizeof(float));
+    code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
     code_.cmp(offset(), num_bytes());
     code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
     code_.vzeroupper();
@@ -154,8 +190,9 @@ class RunWriter {
     write_constants();
   }
 
+
  private:
-  static constexpr size_t kNumRegisters = 16;
+  static constexpr size_t kMaxRegisters = 32;
   static constexpr size_t kNumPointers = 10;
   static constexpr size_t kNever = SIZE_MAX;
 
@@ -239,72 +276,80 @@ class RunWriter {
     return program_.instructions.begin() + static_cast<std::ptrdiff_t>(place);
   }
 
-  Xbyak::Address memory_of(Slot slot) {
+  Xbyak::Address memory_of(Slot slot, int64_t copy) {
+    const auto place = static_cast<int>(copy * target_.vector_bytes());
     const auto found = std::find(pointed_.begin(), pointed_.end(), slot);
     if (found != pointed_.end()) {
-      return code_.ptr[pointer(static_cast<size_t>(found - pointed_.begin())) + offset()];
+      return code_.ptr[pointer(static_cast<size_t>(found - pointed_.begin())) + offset() + place];
     }
     code_.mov(scratch(), code_.ptr[slots() + 8 * slot]);
-    return code_.ptr[scratch() + offset()];
+    return code_.ptr[scratch() + offset() + place];
   }
 
   // Registers.
   struct Register {
     std::optional<Value> value;
+    int64_t copy = 0;        // of a slot
     bool is_pinned = false;  // by the instruction that is being written
     bool is_unsaved = false; // a slot's only copy
   };
 
-  Ymm ymm(size_t index) const {
-    return Ymm(static_cast<int>(index));
+  Vector vector(size_t index) const {
+    const int number = static_cast<int>(index);
+    return target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Zmm(number)) : Xbyak::Ymm(number);
   }
 
   std::optional<size_t> find(Value value) const {
     const auto found = std::find_if(std::begin(registers_), std::end(registers_), [&](const Register& each) {
-      return each.value == value;
+      return each.value == value && (value >= kFirstNumber || each.copy == copy_);
     });
     return found == std::end(registers_) ? std::nullopt : std::optional<size_t>(found - std::begin(registers_));
   }
 
   // A pinned one that holds nothing.
   size_t take() {
-    size_t chosen = kNumRegisters;
+    const size_t num_registers = target_.num_registers();
+    size_t chosen = num_registers;
     size_t latest = 0;
-    for (size_t i = 0; i < kNumRegisters; ++i) {
-      if (registers_[i].is_pinned) {
+    for (size_t i = 0; i < num_registers; ++i) {
+      const Register& each = registers_[i];
+      if (each.is_pinned) {
         continue;
       }
-      const size_t use = registers_[i].value ? next_use(*registers_[i].value, place_) : kNever;
-      if (chosen == kNumRegisters || use > latest) {
+      // What the instruction has made of earlier vectors is read by the next ones.
+      const bool is_done = each.value < kFirstNumber && each.copy < copy_;
+      const size_t use = each.value ? next_use(*each.value, is_done ? place_ + 1 : place_) : kNever;
+      if (chosen == num_registers || use > latest) {
         chosen = i;
         latest = use;
       }
     }
     Register& result = registers_[chosen];
     if (result.value && result.is_unsaved && latest != kNever) {
-      code_.vmovups(memory_of(static_cast<Slot>(*result.value)), ymm(chosen));
+      code_.vmovups(memory_of(static_cast<Slot>(*result.value), result.copy), vector(chosen));
     }
-    result = {std::nullopt, true, false};
+    result = {std::nullopt, 0, true, false};
     return chosen;
   }
-  Ymm temporary() {
-    return ymm(take());
+  Vector temporary() {
+    return vector(take());
   }
 
-  Ymm get(Value value) {
+  Vector get(Value value) {
     auto place = find(value);
     if (!place) {
       place = take();
       registers_[*place].value = value;
-      load(value, ymm(*place));
+      registers_[*place].copy = copy_;
+      load(value, vector(*place));
     }
     registers_[*place].is_pinned = true;
-    return ymm(*place);
+    return vector(*place);
   }
 
-  void load(Value value, const Ymm& to) {
+  void load(Value value, const Vector& to) {
     if (value < kFirstNumber) {
-      code_.vmovups(to, memory_of(static_cast<Slot>(value)));
+      code_.vmovups(to, memory_of(static_cast<Slot>(value), copy_));
     } else if (value < kZeros) {
       code_.vbroadcastss(to, code_.ptr[numbers() + sizeof(float) * (value - kFirstNumber)]);
     } else if (value == kZeros) {
@@ -316,29 +361,34 @@ class RunWriter {
 
   void write_constants() {
     code_.align(4);
-    for (const uint32_t bits : {0x3F800000U, 0x3F000000U, 0x80000000U}) { // kOnes, kHalves, kSigns
-      code_.L(constants_[next_constant_++]);
-      code_.dd(bits);
+    for (size_t i = 0; i < std::size(kConstants); ++i) {
+      code_.L(constants_[i]);
+      code_.dd(kConstants[i]);
     }
   }
 
-  void write_instruction(size_t place) {
-    place_ = place;
-    const Instruction& instruction = program_.instructions[place];
-    std::vector<Ymm> operands;
+  void write_instruction() {
+    const Instruction& instruction = program_.instructions[place_];
+    std::vector<Vector> operands;
     for (const Value value : values_read(instruction)) {
       operands.push_back(get(value));
     }
     const size_t result = take();
-    compute(instruction.opcode, ymm(result), operands);
+    compute(instruction.opcode, vector(result), operands);
     keep(result, instruction.out);
-    if (is_stored(place)) {
-      code_.vmovups(memory_of(instruction.out), ymm(result));
+    if (is_stored(place_)) {
+      code_.vmovups(memory_of(instruction.out, copy_), vector(result));
       registers_[result].is_unsaved = false;
     }
     for (Register& each : registers_) {
       each.is_pinned = false;
-      if (each.value && next_use(*each.value, place + 1) == kNever) {
+    }
+  }
+
+  // What nobody reads any more.
+  void release() {
+    for (Register& each : registers_) {
+      if (each.value && next_use(*each.value, place_ + 1) == kNever) {
         each = {};
       }
     }
@@ -348,16 +398,16 @@ class RunWriter {
     if (const auto before = find(slot)) {
       registers_[*before] = {};
     }
-    registers_[result] = {slot, true, true};
+    registers_[result] = {slot, copy_, true, true};
   }
 
   // operands: see values_read(). Computes as kernels/tile_loops.inc.cpp does.
-  void compute(Opcode opcode, const Ymm& out, const std::vector<Ymm>& operands) {
+  void compute(Opcode opcode, const Vector& out, const std::vector<Vector>& operands) {
     const auto operand = [&](size_t i) { return i < operands.size() ? operands[i] : out; };
-    const Ymm a = operand(0);
-    const Ymm b = operand(1);
-    const Ymm c = operand(2);
-    const Ymm d = operand(3);
+    const Vector a = operand(0);
+    const Vector b = operand(1);
+    const Vector c = operand(2);
+    const Vector d = operand(3);
     switch (opcode) {
       case Opcode::kCopy:
       case Opcode::kNumber:
@@ -389,7 +439,7 @@ class RunWriter {
         code_.vmovaps(out, a);
         return code_.vfnmadd231ps(out, b, c);
       case Opcode::kAddcmul: {
-        const Ymm product = temporary();
+        const Vector product = temporary();
         code_.vmulps(product, d, b);
         code_.vmovaps(out, a);
         return code_.vfmadd231ps(out, product, c);
@@ -427,15 +477,23 @@ class RunWriter {
       case Opcode::kLeakyReluBackward:
         return compute_leaky(out, a, b, c, d);
       case Opcode::kFloor:
-        return code_.vroundps(out, a, kRoundQuietly | 1);
+        return round(out, a, kRoundQuietly | 1);
       case Opcode::kCeil:
-        return code_.vroundps(out, a, kRoundQuietly | 2);
+        return round(out, a, kRoundQuietly | 2);
       case Opcode::kRound:
-        return code_.vroundps(out, a, kRoundQuietly);
+        return round(out, a, kRoundQuietly);
       case Opcode::kTrunc:
-        return code_.vroundps(out, a, kRoundQuietly | 3);
+        return round(out, a, kRoundQuietly | 3);
       case Opcode::kNot:
         return compare(out, operands, kEq);
+      case Opcode::kToHalf: {
+        const Vector half = target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Ymm(out.getIdx()))
+                                               : Vector(out.getIdx());
+        code_.vcvtps2ph(half, a, 0);
+        return code_.vcvtph2ps(out, half);
+      }
+      case Opcode::kToBFloat16:
+        return compute_bfloat16(out, operands);
       case Opcode::kRsqrt:
         code_.vsqrtps(out, a);
         return code_.vdivps(out, b, out);
@@ -456,8 +514,7 @@ class RunWriter {
         code_.vfnmadd231ps(out, b, b);
         return code_.vmulps(out, a, out);
       case Opcode::kThresholdBackward:
-        code_.vcmpps(out, b, c, kLe);
-        return code_.vandnps(out, out, a);
+        return choose(out, {kLe, b, c}, d, a);
       case Opcode::kEqual:
         return compare(out, operands, kEq);
       case Opcode::kNotEqual:
@@ -471,57 +528,113 @@ class RunWriter {
       case Opcode::kGreaterEqual:
         return compare(out, operands, kGe);
       case Opcode::kWhere:
-        code_.vcmpps(out, a, d, kNe);
-        return code_.vblendvps(out, c, b, out);
+        return choose(out, {kNe, a, d}, b, c);
       default:
         TORCH_INTERNAL_ASSERT(false, "no machine code for ", traits(opcode).name);
     }
   }
 
-  // The bound or operand itself, if that is NaN.
-  void unless_nan(const Ymm& out, const Ymm& value) {
-    const Ymm is_nan = temporary();
-    code_.vcmpps(is_nan, value, value, kUnordered);
-    code_.vblendvps(out, out, value, is_nan);
+  struct Condition {
+    Compare predicate;
+    Vector a;
+    Vector b;
+  };
+
+  // What follows takes `out` for none of the operands, but where it is read, too.
+
+  void choose(const Vector& out, const Condition& condition, const Vector& yes, const Vector& no) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, condition.a, condition.b, condition.predicate);
+      code_.vblendmps(out | code_.k1, no, yes);
+    } else {
+      code_.vcmpps(out, condition.a, condition.b, condition.predicate);
+      code_.vblendvps(out, no, yes, out);
+    }
   }
 
-  void compare(const Ymm& out, const std::vector<Ymm>& operands, Compare predicate) {
-    code_.vcmpps(out, operands[0], operands[1], predicate);
-    code_.vandps(out, out, operands[2]);
+  void compare(const Vector& out, const std::vector<Vector>& operands, Compare predicate) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, operands[0], operands[1], predicate);
+      code_.vmovaps(out | code_.k1 | code_.T_z, operands[2]);
+    } else {
+      code_.vcmpps(out, operands[0], operands[1], predicate);
+      code_.vandps(out, out, operands[2]);
+    }
+  }
+
+  // `value` where `tested` is NaN; else what is there.
+  void replace_where_nan(const Vector& out, const Vector& tested, const Vector& value) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, tested, tested, kUnordered);
+      code_.vmovaps(out | code_.k1, value);
+    } else {
+      const Vector is_nan = temporary();
+      code_.vcmpps(is_nan, tested, tested, kUnordered);
+      code_.vblendvps(out, out, value, is_nan);
+    }
+  }
+
+  // The bound or operand itself, if that is NaN.
+  void unless_nan(const Vector& out, const Vector& value) {
+    replace_where_nan(out, value, value);
+  }
+
+  void round(const Vector& out, const Vector& a, uint8_t how) {
+    target_.has_avx512 ? code_.vrndscaleps(out, a, how) : code_.vroundps(out, a, how);
+  }
+
+  void compute_bfloat16(const Vector& out, const std::vector<Vector>& operands) {
+    const Vector a = operands[0];
+    code_.vpsrld(out, a, 16);
+    target_.has_avx512 ? code_.vpandd(out, out, operands[1]) : code_.vpand(out, out, operands[1]);
+    code_.vpaddd(out, out, operands[2]);
+    code_.vpaddd(out, out, a);
+    code_.vpsrld(out, out, 16);
+    code_.vpslld(out, out, 16);
+    replace_where_nan(out, a, operands[3]);
   }
 
   // x where `argument` is positive, else x * slope.
-  void compute_leaky(const Ymm& out, const Ymm& x, const Ymm& argument, const Ymm& slope, const Ymm& zeros) {
-    const Ymm product = temporary();
+  void compute_leaky(
+      const Vector& out,
+      const Vector& x,
+      const Vector& argument,
+      const Vector& slope,
+      const Vector& zeros) {
+    const Vector product = temporary();
     code_.vmulps(product, x, slope);
-    code_.vcmpps(out, argument, zeros, kGt);
-    code_.vblendvps(out, product, x, out);
+    choose(out, {kGt, argument, zeros}, x, product);
   }
 
-  void compute_lerp(const Ymm& out, const std::vector<Ymm>& operands) {
-    const Ymm a = operands[0];
-    const Ymm b = operands[1];
-    const Ymm weight = operands[2];
-    const Ymm is_small = temporary();
-    const Ymm factor = temporary();
-    code_.vandnps(is_small, operands[3], weight); // of its absolute value
-    code_.vcmpps(is_small, is_small, operands[4], kLt);
-    code_.vsubps(factor, weight, operands[5]);
-    code_.vblendvps(factor, factor, weight, is_small);
-    code_.vblendvps(out, b, a, is_small);
-    code_.vsubps(is_small, b, a); // the difference
-    code_.vfmadd231ps(out, factor, is_small);
+  // From the nearer end: a + weight * (b - a), or b + (weight - 1) * (b - a).
+  void compute_lerp(const Vector& out, const std::vector<Vector>& operands) {
+    const Vector a = operands[0];
+    const Vector b = operands[1];
+    const Vector weight = operands[2];
+    const Vector magnitude = temporary();
+    const Vector rest = temporary();
+    const Vector factor = temporary();
+    code_.vandnps(magnitude, operands[3], weight);
+    code_.vsubps(rest, weight, operands[5]);
+    const Condition is_small{kLt, magnitude, operands[4]};
+    choose(factor, is_small, weight, rest);
+    choose(out, is_small, a, b);
+    code_.vsubps(rest, b, a); // the difference
+    code_.vfmadd231ps(out, factor, rest);
   }
 
   Xbyak::CodeGenerator& code_;
+  const Target& target_ = Target::here();
   const Program& program_;
   const size_t begin_;
   const size_t end_;
+  const int64_t num_copies_; // how many vectors it computes at a time
   std::vector<Slot> pointed_;
-  Register registers_[kNumRegisters];
-  size_t place_ = 0; // of the instruction that is being written
-  Xbyak::Label constants_[3];
-  size_t next_constant_ = 0;
+  Register registers_[kMaxRegisters];
+  // The instruction that is being written, and for which of the vectors.
+  size_t place_ = 0;
+  int64_t copy_ = 0;
+  Xbyak::Label constants_[std::size(kConstants)];
 };
 
 // Where runs begin and end.
@@ -542,15 +655,51 @@ std::vector<Assembly::Run> find_runs(const Program& program) {
   return runs;
 }
 
+// The most results of a run that are still to be read when another one is made.
+size_t most_alive(const Program& program, const Assembly::Run& run) {
+  size_t most = 0;
+  std::set<Slot> alive;
+  for (size_t i = run.end; i-- > run.begin;) {
+    const Instruction& instruction = program.instructions[i];
+    alive.erase(instruction.out);
+    alive.insert(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
+    const auto made = std::count_if(alive.begin(), alive.end(), [&](Slot slot) {
+      return std::any_of(
+          program.instructions.begin() + static_cast<std::ptrdiff_t>(run.begin),
+          program.instructions.begin() + static_cast<std::ptrdiff_t>(i),
+          [&](const Instruction& earlier) { return earlier.out == slot; });
+    });
+    most = std::max(most, static_cast<size_t>(made));
+  }
+  return most;
+}
+
+// How many vectors are computed at a time, so that what has been made of them stays in registers.
+int64_t choose_copies(const Program& program, const std::vector<Assembly::Run>& runs) {
+  constexpr size_t kOthers = 8; // inputs, numbers and constants
+  size_t most = 0;
+  for (const Assembly::Run& run : runs) {
+    most = std::max(most, most_alive(program, run));
+  }
+  for (const size_t copies : {4, 2}) {
+    if (copies * (most + 1) + kOthers <= Target::here().num_registers()) {
+      return static_cast<int64_t>(copies);
+    }
+  }
+  return 1;
+}
+
 class WrittenAssembly : public Assembly {
  public:
   WrittenAssembly(const Program& program, std::vector<Run> runs)
-      : code_(kMaxBytes, Xbyak::DontSetProtectRWE), runs_(std::move(runs)) {
+      : runs_(std::move(runs)),
+        num_copies_(choose_copies(program, runs_)),
+        code_(kBytes * (program.instructions.size() * num_copies_ + 1), Xbyak::DontSetProtectRWE) {
     std::vector<size_t> starts;
     for (const Run& run : runs_) {
       code_.align(32);
       starts.push_back(code_.getSize());
-      RunWriter(code_, program, run.begin, run.end).write();
+      RunWriter(code_, program, run.begin, run.end, num_copies_).write();
     }
     TORCH_INTERNAL_ASSERT(!code_.hasUndefinedLabel());
     code_.setProtectModeRE();
@@ -562,15 +711,19 @@ class WrittenAssembly : public Assembly {
   const std::vector<Run>& runs() const override {
     return runs_;
   }
+  int64_t num_lanes() const override {
+    return num_copies_ * Target::here().vector_bytes() / static_cast<int64_t>(sizeof(float));
+  }
   size_t num_bytes() const {
     return code_.getSize();
   }
 
  private:
-  static constexpr size_t kMaxBytes = 16 * 1024;
+  static constexpr size_t kBytes = 512; // more than an instruction's code, or what is around a run's
 
-  Xbyak::CodeGenerator code_;
   std::vector<Run> runs_;
+  int64_t num_copies_;
+  Xbyak::CodeGenerator code_;
 };
 
 // As `perf` reads it: address, size, name.
@@ -578,14 +731,6 @@ void tell_perf(const WrittenAssembly& assembly, const std::string& program) {
   std::ofstream map("/tmp/perf-" + std::to_string(getpid()) + ".map", std::ios::app);
   map << std::hex << reinterpret_cast<uintptr_t>(assembly.runs().front().code) << ' ' << assembly.num_bytes()
       << " lazyplug: " << program << '\n';
-}
-
-bool has_avx2() {
-  static const bool result = [] {
-    const std::string capability = at::get_cpu_capability();
-    return capability == "AVX2" || capability == "AVX512";
-  }();
-  return result;
 }
 
 // Code of programs that somebody holds, by their text.
@@ -644,7 +789,7 @@ class Library {
 } // namespace
 
 std::shared_ptr<const Assembly> assemble(const Program& program) {
-  if (program.dtype != c10::ScalarType::Float || !has_avx2()) {
+  if (program.dtype != c10::ScalarType::Float || !Target::here().has_avx2) {
     return nullptr;
   }
   std::vector<Assembly::Run> runs = find_runs(program);

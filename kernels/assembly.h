@@ -12,13 +12,12 @@ namespace lazyplug::kernels {
 // the first instruction of a run to the last, where the loops of tile_loops.h load and store it each time. Results have
 // the bits of those loops, but for the signs and payloads of NaN.
 //
-// For float32 on x86-64 with AVX2, if the build has found Xbyak. Memory is writable while code is written, and
+// For float32 on x86-64 with AVX2 or AVX-512, if the build has found Xbyak. Memory is writable while code is written, and
 // executable from then on, never both.
 class Assembly {
  public:
-  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of kLanes.
+  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of num_lanes().
   using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers);
-  static constexpr int64_t kLanes = 8;
 
   struct Run {
     size_t begin; // of the program's instructions
@@ -28,6 +27,7 @@ class Assembly {
 
   // In the order of the program; what is between them is left to the loops.
   virtual const std::vector<Run>& runs() const = 0;
+  virtual int64_t num_lanes() const = 0; // elements that are computed at a time
   virtual ~Assembly() = default;
 };
 

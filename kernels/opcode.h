@@ -8,7 +8,8 @@ namespace lazyplug::kernels {
 
 // What an instruction makes of its inputs a, b and c and its numbers s and t, element by element. Arithmetic rounds as
 // the CPU's vectorised kernels of PyTorch round: where those use a fused multiply-add, these do. For float32, functions
-// that cannot be exact are our own, as exact as docs/accuracy.md says; for float64 they are the CPU's.
+// that cannot be exact are our own, as exact as docs/accuracy.md says; for float64 they are the CPU's. Integers wrap
+// around.
 enum class Opcode : uint8_t {
   kCopy,       // a
   kNeg,        // -a
@@ -42,6 +43,14 @@ enum class Opcode : uint8_t {
   kRound, // to the nearest integer, to even ones from half-way
   kTrunc,
   kNot,   // 1 if a is 0, else 0
+  // Of integers: bit by bit.
+  kBitNot,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  // Of float32: the nearest number that the narrower dtype has, the even one from half-way.
+  kToHalf,
+  kToBFloat16,
   kRsqrt, // 1 / sqrt(a), the processor's; pow(a, -0.5) is that, pow(a, 0.5) is kSqrt, pow(a, -1) kReciprocal
   kSquare,
   kCube,
@@ -133,6 +142,12 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kRound, "round", 1, 0},
     {Opcode::kTrunc, "trunc", 1, 0},
     {Opcode::kNot, "not", 1, 0},
+    {Opcode::kBitNot, "bit_not", 1, 0},
+    {Opcode::kBitAnd, "bit_and", 2, 0},
+    {Opcode::kBitOr, "bit_or", 2, 0},
+    {Opcode::kBitXor, "bit_xor", 2, 0},
+    {Opcode::kToHalf, "to_half", 1, 0},
+    {Opcode::kToBFloat16, "to_bfloat16", 1, 0},
     {Opcode::kRsqrt, "rsqrt", 1, 0},
     {Opcode::kSquare, "square", 1, 0},
     {Opcode::kCube, "cube", 1, 0},
@@ -194,6 +209,55 @@ static_assert(are_rows_of_opcodes_in_order());
 
 constexpr const OpcodeTraits& traits(Opcode opcode) {
   return kOpcodes[static_cast<size_t>(opcode)];
+}
+
+// Whether programs of integers may have it.
+constexpr bool is_for_integers(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kCopy:
+    case Opcode::kNeg:
+    case Opcode::kAbs:
+    case Opcode::kAddNumber:
+    case Opcode::kMulNumber:
+    case Opcode::kSubNumber:
+    case Opcode::kAdd:
+    case Opcode::kSub:
+    case Opcode::kMul:
+    case Opcode::kMaximum:
+    case Opcode::kMinimum:
+    case Opcode::kClampMin:
+    case Opcode::kClampMax:
+    case Opcode::kClamp:
+    case Opcode::kRelu:
+    case Opcode::kNot:
+    case Opcode::kBitNot:
+    case Opcode::kBitAnd:
+    case Opcode::kBitOr:
+    case Opcode::kBitXor:
+    case Opcode::kSquare:
+    case Opcode::kCube:
+    case Opcode::kEqual:
+    case Opcode::kNotEqual:
+    case Opcode::kLess:
+    case Opcode::kLessEqual:
+    case Opcode::kGreater:
+    case Opcode::kGreaterEqual:
+    case Opcode::kWhere:
+    case Opcode::kNumber:
+    case Opcode::kZero:
+    case Opcode::kOne:
+      return true;
+    default:
+      return false;
+  }
+}
+// Whether programs of floats may.
+constexpr bool is_for_floats(Opcode opcode) {
+  return opcode < Opcode::kBitNot || opcode > Opcode::kBitXor;
+}
+// Whether it rounds to a narrower dtype, which only programs of float32 do.
+constexpr bool is_narrowing(Opcode opcode) {
+  return opcode == Opcode::kToHalf || opcode == Opcode::kToBFloat16;
 }
 
 // Whether it is applied to one row at a time.

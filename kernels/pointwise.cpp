@@ -122,8 +122,7 @@ class Part {
     kernels::run_tile(program_, assembly_, numbers_, n, tile_);
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
       if (memory_[i].data && !is_computed_in_place(i)) {
-        auto* out = static_cast<bool*>(memory_[i].data) + place(i, first);
-        kernels::loops<T>().store_bool(makes_one_[i] ? n / row_length_ : n, out, tile_.own(i));
+        store(i, makes_one_[i] ? n / row_length_ : n, place(i, first));
       }
     }
   }
@@ -138,10 +137,14 @@ class Part {
   }
 
   void load(size_t slot, int64_t n, int64_t place, int64_t stride, T* out) {
-    const Memory& memory = memory_[slot];
-    const auto* from =
-        static_cast<const char*>(memory.data) + place * static_cast<int64_t>(c10::elementSize(memory.dtype));
-    kernels::loops<T>().loads[memory_dtype(memory.dtype)](n, out, from, stride);
+    kernels::loops<T>().loads[memory_dtype(memory_[slot].dtype)](n, out, element(slot, place), stride);
+  }
+  void store(size_t slot, int64_t n, int64_t place) {
+    kernels::loops<T>().stores[memory_dtype(memory_[slot].dtype)](n, element(slot, place), tile_.own(slot));
+  }
+  void* element(size_t slot, int64_t place) const {
+    const auto size = static_cast<int64_t>(c10::elementSize(memory_[slot].dtype));
+    return static_cast<char*>(memory_[slot].data) + place * size;
   }
 
   // What is the same for each row is gathered once if a tile has several.
@@ -262,8 +265,7 @@ void run(
     const double* numbers,
     const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(memory.size() == program.num_memory && space.num_inputs() <= memory.size());
-  program.dtype == c10::ScalarType::Float ? run_parts<float>(program, space, memory, numbers, assembly)
-                                          : run_parts<double>(program, space, memory, numbers, assembly);
+  with_elements_of(program, [&]<typename T>() { run_parts<T>(program, space, memory, numbers, assembly); });
 }
 
 } // namespace lazyplug::kernels

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -34,7 +36,7 @@ struct Tile {
     return std::max(std::max(kMaxSize, kCapacity / 2 / program.num_slots) / row_length, int64_t{1});
   }
 
-  static constexpr int64_t kMaxSize = 512;
+  static constexpr int64_t kMaxSize = std::max<int64_t>(512, 2048 / sizeof(T));
   static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
   static constexpr int64_t kAlignment = 64 / sizeof(T);
 
@@ -54,7 +56,7 @@ void run_loops(
     const Tile<T>& tile) {
   const Loops<T>& loops = kernels::loops<T>();
   const auto number = [&](const Instruction& instruction, size_t place, uint8_t index) {
-    return traits(instruction.opcode).num_numbers > place ? static_cast<T>(numbers[index]) : T(0);
+    return traits(instruction.opcode).num_numbers > place ? number_as<T>(numbers[index]) : T(0);
   };
   for (const Instruction& instruction : instructions) {
     const auto opcode = static_cast<size_t>(instruction.opcode);
@@ -80,7 +82,7 @@ inline void run_assembly(
     const double* numbers,
     int64_t n,
     const Tile<float>& tile) {
-  const int64_t num_whole = n / Assembly::kLanes * Assembly::kLanes;
+  const int64_t num_whole = n / assembly.num_lanes() * assembly.num_lanes();
   const c10::ArrayRef<Instruction> all = program.instructions;
   std::array<float, 256> floats; // NOLINT(cppcoreguidelines-pro-type-member-init): as many as there are numbers
   std::transform(numbers, numbers + program.num_numbers, floats.begin(), [](double x) {
@@ -98,6 +100,28 @@ inline void run_assembly(
     next = run.end;
   }
   run_loops(all.slice(next), numbers, 0, n, tile);
+}
+
+// Calls a template's instance for the type of the elements in which the program computes.
+template <typename Function>
+void with_elements_of(const Program& program, Function function) {
+  switch (program.dtype) {
+    case c10::ScalarType::Float:
+      return function.template operator()<float>();
+    case c10::ScalarType::Double:
+      return function.template operator()<double>();
+    case c10::ScalarType::Byte:
+      return function.template operator()<uint8_t>();
+    case c10::ScalarType::Char:
+      return function.template operator()<int8_t>();
+    case c10::ScalarType::Short:
+      return function.template operator()<int16_t>();
+    case c10::ScalarType::Int:
+      return function.template operator()<int32_t>();
+    default:
+      TORCH_INTERNAL_ASSERT(program.dtype == c10::ScalarType::Long);
+      return function.template operator()<int64_t>();
+  }
 }
 
 // `assembly` may be null.

@@ -27,32 +27,38 @@ constexpr c10::ScalarType kMemoryDtypes[] = {
     c10::ScalarType::Int,
     c10::ScalarType::Long,
     c10::ScalarType::Float,
-    c10::ScalarType::Double};
+    c10::ScalarType::Double,
+    c10::ScalarType::Half,
+    c10::ScalarType::BFloat16};
 
 // Reads n elements of a dtype, `stride` apart, and casts them as the CPU does.
 template <typename T>
 using Load = void (*)(int64_t n, T* out, const void* from, int64_t stride);
+
+// Writes n elements of a dtype that has them all, or their truth if that is Bool.
+template <typename T>
+using Store = void (*)(int64_t n, void* to, const T* from);
 
 // Random numbers are made in blocks of so many.
 constexpr int kRandomBlock = 64;
 
 template <typename T>
 struct Loops {
-  Loop<T> of[kNumOpcodes]; // null: it is about rows
-  RowLoop<T> of_rows[kNumOpcodes];
-  Load<T> loads[std::size(kMemoryDtypes)];
-  void (*store_bool)(int64_t n, bool* out, const T* from);
+  Loop<T> of[kNumOpcodes] = {}; // null: it is about rows, or not for this dtype
+  RowLoop<T> of_rows[kNumOpcodes] = {};
+  Load<T> loads[std::size(kMemoryDtypes)] = {};
+  Store<T> stores[std::size(kMemoryDtypes)] = {}; // null: programs do not make this dtype in another one
   // Of a matrix without gaps, row by row, of more than one row and column.
-  void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out);
+  void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out) = nullptr;
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
-  void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias);
+  void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) = nullptr;
   // The blocks from `begin` to `end`, whole ones. Null: not for this dtype.
-  void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
-  void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out);
+  void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
+  void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
   // Rows of windows, of all planes. Null: not for this dtype.
-  void (*find_largest)(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places);
-  void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to);
-  void (*gemm)(const Gemm& gemm, const GemmBlock& block); // null: there is none for this target and dtype
+  void (*find_largest)(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places) = nullptr;
+  void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) = nullptr;
+  void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr; // null: there is none for this target and dtype
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

@@ -8,6 +8,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/cascade_sum.h"
+#include "kernels/narrow_floats.h"
 #include "kernels/pool_loops.h"
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
@@ -39,8 +40,88 @@ V truth(Integers<V> condition) {
   return condition ? broadcast<V>(1) : broadcast<V>(0);
 }
 
+// Of integers, whose arithmetic is that of unsigned ones.
 template <Opcode kOpcode, typename V>
-V apply(V a, V b, V c, V s, V t) {
+V apply_to_integers(V a, V b, V c, V s, V t) {
+  using Unsigned = VectorOf<std::make_unsigned_t<Element<V>>>;
+  const auto wraps = [](V x) { return reinterpret_cast<Unsigned>(x); };
+  const auto wrapped = [](Unsigned x) { return reinterpret_cast<V>(x); };
+  const V zero{};
+  switch (kOpcode) {
+    case Opcode::kCopy:
+      return a;
+    case Opcode::kNeg:
+      return wrapped(-wraps(a));
+    case Opcode::kAbs:
+      return a < zero ? wrapped(-wraps(a)) : a;
+    case Opcode::kAddNumber:
+      return wrapped(wraps(a) + wraps(s));
+    case Opcode::kMulNumber:
+      return wrapped(wraps(a) * wraps(s));
+    case Opcode::kSubNumber:
+      return wrapped(wraps(a) - wraps(s));
+    case Opcode::kAdd:
+      return wrapped(wraps(a) + wraps(b) * wraps(s));
+    case Opcode::kSub:
+      return wrapped(wraps(a) - wraps(b) * wraps(s));
+    case Opcode::kMul:
+      return wrapped(wraps(a) * wraps(b));
+    case Opcode::kMaximum:
+      return a > b ? a : b;
+    case Opcode::kMinimum:
+      return a < b ? a : b;
+    case Opcode::kClampMin:
+      return a < s ? s : a;
+    case Opcode::kClampMax:
+      return a > s ? s : a;
+    case Opcode::kClamp: {
+      const V least = a < s ? s : a;
+      return least > t ? t : least;
+    }
+    case Opcode::kRelu:
+      return a < zero ? zero : a;
+    case Opcode::kNot:
+      return truth<V>(a == zero);
+    case Opcode::kBitNot:
+      return ~a;
+    case Opcode::kBitAnd:
+      return a & b;
+    case Opcode::kBitOr:
+      return a | b;
+    case Opcode::kBitXor:
+      return a ^ b;
+    case Opcode::kSquare:
+      return wrapped(wraps(a) * wraps(a));
+    case Opcode::kCube:
+      return wrapped(wraps(a) * wraps(a) * wraps(a));
+    case Opcode::kEqual:
+      return truth<V>(a == b);
+    case Opcode::kNotEqual:
+      return truth<V>(a != b);
+    case Opcode::kLess:
+      return truth<V>(a < b);
+    case Opcode::kLessEqual:
+      return truth<V>(a <= b);
+    case Opcode::kGreater:
+      return truth<V>(a > b);
+    case Opcode::kGreaterEqual:
+      return truth<V>(a >= b);
+    case Opcode::kWhere:
+      return a != zero ? b : c;
+    case Opcode::kNumber:
+      return s;
+    case Opcode::kZero:
+      return zero;
+    case Opcode::kOne:
+      return broadcast<V>(1);
+    default:
+      break; // see is_for_integers()
+  }
+  __builtin_unreachable();
+}
+
+template <Opcode kOpcode, typename V>
+V apply_to_floats(V a, V b, V c, V s, V t) {
   using T = Element<V>;
   switch (kOpcode) {
     case Opcode::kCopy:
@@ -104,6 +185,10 @@ V apply(V a, V b, V c, V s, V t) {
       return round_by<Rounding::kTrunc>(a);
     case Opcode::kNot:
       return truth<V>(a == T(0));
+    case Opcode::kToHalf:
+      return to_narrow<Half>(a);
+    case Opcode::kToBFloat16:
+      return to_narrow<BFloat16>(a);
     case Opcode::kRsqrt:
       return T(1) / sqrt(a);
     case Opcode::kSquare:
@@ -174,6 +259,11 @@ V apply(V a, V b, V c, V s, V t) {
       return broadcast<V>(0);
     case Opcode::kOne:
       return broadcast<V>(1);
+    case Opcode::kBitNot:
+    case Opcode::kBitAnd:
+    case Opcode::kBitOr:
+    case Opcode::kBitXor:
+      break; // of integers
     case Opcode::kRowSum:
     case Opcode::kRowMean:
     case Opcode::kSpread:
@@ -188,6 +278,16 @@ V apply(V a, V b, V c, V s, V t) {
       break; // loops of their own
   }
   __builtin_unreachable();
+}
+
+template <Opcode kOpcode, typename V>
+V apply(V a, V b, V c, V s, V t) {
+  using T = Element<V>;
+  if constexpr (std::is_integral_v<T>) {
+    return apply_to_integers<kOpcode>(a, b, c, s, t);
+  } else {
+    return apply_to_floats<kOpcode>(a, b, c, s, t);
+  }
 }
 
 // The output may be an input. What is left over of the last vector is computed by the same instructions.
@@ -272,7 +372,7 @@ template <Opcode kOpcode, typename T>
 constexpr MklFunction<T> mkl_function() {
   if constexpr (std::is_same_v<T, float>) {
     return kOpcode == Opcode::kSqrt ? vmsSqrt : nullptr;
-  } else {
+  } else if constexpr (std::is_same_v<T, double>) {
     switch (kOpcode) {
       case Opcode::kSqrt:
         return vmdSqrt;
@@ -291,6 +391,8 @@ constexpr MklFunction<T> mkl_function() {
       default:
         return nullptr;
     }
+  } else {
+    return nullptr;
   }
 }
 
@@ -305,7 +407,10 @@ void run_loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
 
 template <Opcode kOpcode, typename T>
 constexpr Loop<T> loop_of() {
-  if constexpr (is_about_rows(kOpcode)) {
+  constexpr bool kIsForDtype = std::is_integral_v<T> ? is_for_integers(kOpcode)
+                               : is_narrowing(kOpcode) ? std::is_same_v<T, float>
+                                                       : is_for_floats(kOpcode);
+  if constexpr (is_about_rows(kOpcode) || !kIsForDtype) {
     return nullptr;
   } else {
     return run_loop<kOpcode, T>;
@@ -313,7 +418,7 @@ constexpr Loop<T> loop_of() {
 }
 template <Opcode kOpcode, typename T>
 constexpr RowLoop<T> row_loop_of() {
-  if constexpr (is_about_rows(kOpcode)) {
+  if constexpr (is_about_rows(kOpcode) && std::is_floating_point_v<T>) {
     return row_loop<kOpcode, T>;
   } else {
     return nullptr;
@@ -325,6 +430,8 @@ template <typename T, typename Memory>
 T convert(const Memory* from) {
   if constexpr (std::is_same_v<Memory, bool>) {
     return *reinterpret_cast<const uint8_t*>(from) != 0;
+  } else if constexpr (kIsNarrow<Memory>) {
+    return static_cast<T>(widen(*from));
   } else {
     return static_cast<T>(*from);
   }
@@ -334,6 +441,9 @@ template <typename T, typename Memory>
 void cast(int64_t n, T* out, const void* from, int64_t stride) {
   const auto* memory = static_cast<const Memory*>(from);
   if (stride == 1) {
+    if constexpr (kIsNarrow<Memory> && std::is_same_v<T, float>) {
+      return load_narrow(n, out, memory);
+    }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {
       out[i] = convert<T>(memory + i);
@@ -348,10 +458,22 @@ void cast(int64_t n, T* out, const void* from, int64_t stride) {
 }
 
 template <typename T>
-void store_bool(int64_t n, bool* out, const T* from) {
+void store_bool(int64_t n, void* to, const T* from) {
+  bool* out = static_cast<bool*>(to);
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     out[i] = from[i] != T(0);
+  }
+}
+
+template <typename T, typename Memory>
+constexpr Store<T> store_of() {
+  if constexpr (std::is_same_v<Memory, bool>) {
+    return store_bool<T>;
+  } else if constexpr (kIsNarrow<Memory> && std::is_same_v<T, float>) {
+    return store_narrow<Memory>;
+  } else {
+    return nullptr;
   }
 }
 
@@ -365,27 +487,31 @@ constexpr auto gemm_of() -> decltype(Loops<T>::gemm) {
   return nullptr;
 }
 
+// Of the dtypes of kMemoryDtypes, in their order.
+template <typename T, typename... Memory>
+constexpr void set_memory_loops(Loops<T>& loops) {
+  static_assert(sizeof...(Memory) == std::size(kMemoryDtypes));
+  size_t i = 0;
+  ((loops.loads[i] = cast<T, Memory>, loops.stores[i++] = store_of<T, Memory>()), ...);
+}
+
 template <typename T, size_t... kIndices>
 constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
-  return {
-      {loop_of<static_cast<Opcode>(kIndices), T>()...},
-      {row_loop_of<static_cast<Opcode>(kIndices), T>()...},
-      {cast<T, bool>,
-       cast<T, uint8_t>,
-       cast<T, int8_t>,
-       cast<T, int16_t>,
-       cast<T, int32_t>,
-       cast<T, int64_t>,
-       cast<T, float>,
-       cast<T, double>},
-      store_bool<T>,
-      sum_columns<T>,
-      std::is_same_v<T, float> ? norm_gradient : nullptr,
-      std::is_same_v<T, float> ? fill_random : nullptr,
-      std::is_same_v<T, float> ? fill_bernoulli<bool> : nullptr,
-      std::is_same_v<T, float> ? find_largest : nullptr,
-      std::is_same_v<T, float> ? find_mean : nullptr,
-      gemm_of<T>()};
+  Loops<T> loops{
+      {loop_of<static_cast<Opcode>(kIndices), T>()...}, {row_loop_of<static_cast<Opcode>(kIndices), T>()...}};
+  set_memory_loops<T, bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float, double, Half, BFloat16>(loops);
+  if constexpr (std::is_floating_point_v<T>) {
+    loops.sum_columns = sum_columns<T>;
+    loops.gemm = gemm_of<T>();
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    loops.norm_gradient = norm_gradient;
+    loops.fill_random = fill_random;
+    loops.fill_random_bool = fill_bernoulli<bool>;
+    loops.find_largest = find_largest;
+    loops.find_mean = find_mean;
+  }
+  return loops;
 }
 
 } // namespace
@@ -398,5 +524,10 @@ const Loops<T>& loops() {
 
 template const Loops<float>& loops();
 template const Loops<double>& loops();
+template const Loops<uint8_t>& loops();
+template const Loops<int8_t>& loops();
+template const Loops<int16_t>& loops();
+template const Loops<int32_t>& loops();
+template const Loops<int64_t>& loops();
 
 } // namespace lazyplug::kernels::LAZYPLUG_TARGET

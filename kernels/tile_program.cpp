@@ -46,20 +46,38 @@ void run_rows(const Program& program, c10::ArrayRef<Row> rows, const Assembly* a
 
 constexpr std::string_view kForRow = "row:";
 
+// In the text of a program.
+struct DtypeName {
+  c10::ScalarType dtype;
+  std::string_view name;
+};
+constexpr DtypeName kDtypes[] = {
+    {c10::ScalarType::Float, "f32"},
+    {c10::ScalarType::Double, "f64"},
+    {c10::ScalarType::Byte, "u8"},
+    {c10::ScalarType::Char, "i8"},
+    {c10::ScalarType::Short, "i16"},
+    {c10::ScalarType::Int, "i32"},
+    {c10::ScalarType::Long, "i64"},
+};
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : rest_(text) {}
 
   std::optional<Program> parse() {
     Program program;
-    const std::string_view dtype = word();
-    program.dtype = dtype == "f64" ? c10::ScalarType::Double : c10::ScalarType::Float;
-    const bool has_head = (dtype == "f32" || dtype == "f64") && word() == "memory" && number(program.num_memory) &&
+    const std::string_view name = word();
+    const auto* dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& row) {
+      return row.name == name;
+    });
+    const bool has_head = dtype != std::end(kDtypes) && word() == "memory" && number(program.num_memory) &&
                           word() == "slots" && number(program.num_slots) && word() == "numbers" &&
                           number(program.num_numbers);
     if (!has_head || program.num_slots > kMaxSlots) {
       return std::nullopt;
     }
+    program.dtype = dtype->dtype;
     while (!rest_.empty()) {
       const auto instruction = parse_instruction(program);
       if (word() != ";" || !instruction) {
@@ -74,6 +92,7 @@ class Parser {
   std::optional<Instruction> parse_instruction(const Program& program) {
     Instruction result{};
     bool is_good = number(result.out) && result.out < program.num_slots && word() == "=";
+    const bool is_of_integers = c10::isIntegralType(program.dtype, /*includeBool=*/false);
     std::string_view name = word();
     if (name.starts_with(kForRow)) {
       result.is_for_row = true;
@@ -81,7 +100,9 @@ class Parser {
     }
     const auto found =
         std::find_if(kOpcodes.begin(), kOpcodes.end(), [&](const OpcodeTraits& row) { return row.name == name; });
-    if (!is_good || found == kOpcodes.end()) {
+    if (!is_good || found == kOpcodes.end() ||
+        !(is_of_integers ? is_for_integers(found->opcode) : is_for_floats(found->opcode)) ||
+        (is_narrowing(found->opcode) && program.dtype != c10::ScalarType::Float)) {
       return std::nullopt;
     }
     result.opcode = found->opcode;
@@ -132,6 +153,11 @@ const Loops<T>& loops() {
 }
 template const Loops<float>& loops();
 template const Loops<double>& loops();
+template const Loops<uint8_t>& loops();
+template const Loops<int8_t>& loops();
+template const Loops<int16_t>& loops();
+template const Loops<int32_t>& loops();
+template const Loops<int64_t>& loops();
 
 bool Program::has_rows() const {
   return std::any_of(instructions.begin(), instructions.end(), [](const Instruction& instruction) {
@@ -143,10 +169,22 @@ bool can_compute_in(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
 }
 
+std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype) {
+  if (dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16) {
+    return c10::ScalarType::Float;
+  }
+  const bool has_programs =
+      std::any_of(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& row) { return row.dtype == dtype; });
+  return has_programs ? std::optional(dtype) : std::nullopt;
+}
+
 std::string to_string(const Program& program) {
   std::ostringstream text;
-  text << (program.dtype == c10::ScalarType::Float ? "f32" : "f64") << " memory " << int{program.num_memory}
-       << " slots " << int{program.num_slots} << " numbers " << int{program.num_numbers};
+  const auto* dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& row) {
+    return row.dtype == program.dtype;
+  });
+  text << dtype->name << " memory " << int{program.num_memory} << " slots " << int{program.num_slots} << " numbers "
+       << int{program.num_numbers};
   for (const Instruction& instruction : program.instructions) {
     text << ' ' << int{instruction.out} << " = " << (instruction.is_for_row ? kForRow : "")
          << traits(instruction.opcode).name;
@@ -167,8 +205,7 @@ std::optional<Program> parse(std::string_view text) {
 
 void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(!program.has_rows());
-  program.dtype == c10::ScalarType::Float ? run_rows<float>(program, rows, assembly)
-                                          : run_rows<double>(program, rows, assembly);
+  with_elements_of(program, [&]<typename T>() { run_rows<T>(program, rows, assembly); });
 }
 
 } // namespace lazyplug::kernels

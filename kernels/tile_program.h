@@ -3,10 +3,12 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/opcode.h"
@@ -41,7 +43,7 @@ inline bool takes_number(Opcode opcode) {
 // A straight line of instructions that run on tiles of a few hundred elements, which stay in the L1 cache from the
 // first instruction to the last. If some are about rows, a tile is a few whole rows.
 struct Program {
-  c10::ScalarType dtype = c10::ScalarType::Float; // or Double
+  c10::ScalarType dtype = c10::ScalarType::Float; // or Double, or one of the integers
   uint8_t num_memory = 0;                         // slots with memory
   uint8_t num_slots = 0;
   uint8_t num_numbers = 0;
@@ -52,7 +54,23 @@ struct Program {
 
 constexpr size_t kMaxSlots = 64;
 constexpr size_t kTileBytes = 48 * 1024; // of all slots together
-bool can_compute_in(c10::ScalarType dtype);
+bool can_compute_in(c10::ScalarType dtype); // floats
+// In which dtype programs compute what has this one: float32 for float16 and bfloat16, after each step of which an
+// instruction rounds. Nothing if there are no programs for it.
+std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype);
+
+// A number of a program of integers, and back: its bits.
+inline double number_of_bits(int64_t number) {
+  return std::bit_cast<double>(number);
+}
+template <typename T>
+T number_as(double number) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::bit_cast<int64_t>(number));
+  } else {
+    return static_cast<T>(number);
+  }
+}
 
 // "f32 memory 2 slots 3 numbers 2 2 = mul_number 1 0 ; 0 = add 0 2 1 ;" (out = name inputs numbers; "row:add" if it
 // computes one element for each row), and back; nothing if it is no such text.
@@ -63,7 +81,7 @@ std::optional<Program> parse(std::string_view text);
 struct Row {
   int64_t num_elements;
   void* const* memory;
-  const double* numbers;
+  const double* numbers; // of integers: see number_of_bits()
 };
 
 // Machine code of a program, see kernels/assembly.h.

@@ -33,11 +33,16 @@ using HalfFloats [[gnu::vector_size(kVectorBytes / 2)]] = float;
 using HalfInts [[gnu::vector_size(kVectorBytes / 2)]] = int32_t;
 
 template <typename T>
-using VectorOf = std::conditional_t<std::is_same_v<T, float>, Floats, Doubles>;
+struct VectorType {
+  using type [[gnu::vector_size(kVectorBytes)]] = T;
+};
+template <typename T>
+using VectorOf = typename VectorType<T>::type;
 template <typename V>
 using Element = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
+// What comparisons make of such vectors: as many integers.
 template <typename V>
-using Integers = std::conditional_t<sizeof(Element<V>) == sizeof(float), Ints, Longs>;
+using Integers = decltype(std::declval<V>() == std::declval<V>());
 template <typename V>
 constexpr int kNumLanes = sizeof(V) / sizeof(Element<V>);
 

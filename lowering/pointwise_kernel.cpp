@@ -148,8 +148,10 @@ void PointwiseKernel::find_donors() {
   }
   for (size_t output = 0; output < num_outputs(); ++output) {
     for (size_t input = 0; input < space_.num_inputs(); ++input) {
-      if (space_.is_like_outputs(input) && inputs_[input] == outputs_[output] &&
-          outputs_[output].dtype == program_.dtype && last_read[input] <= first_write[space_.num_inputs() + output]) {
+      // What is not written as it is computed is written after all of a tile has been read.
+      const bool is_over = outputs_[output].dtype != program_.dtype ||
+                           last_read[input] <= first_write[space_.num_inputs() + output];
+      if (space_.is_like_outputs(input) && inputs_[input] == outputs_[output] && is_over) {
         donors_[output].push_back(input);
       }
     }
@@ -210,7 +212,10 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   }
   for (size_t i = 0; i < program_.num_numbers; ++i) {
     const c10::IValue& number = first[static_cast<int64_t>(num_inputs + i)];
-    call.numbers.push_back(negatable(number, real_number(number).value(), is_negated_[i]));
+    call.numbers.push_back(
+        c10::isIntegralType(program_.dtype, /*includeBool=*/false)
+            ? kernels::number_of_bits(number.toInt())
+            : negatable(number, real_number(number).value(), is_negated_[i]));
   }
   stack.erase(first, stack.end());
 }

@@ -16,6 +16,42 @@ bool is_real(const c10::IValue& number) {
   return number.isDouble() || number.isInt();
 }
 
+// What such programs compute in a wider dtype and then round.
+bool is_narrow_float(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+}
+Opcode narrowing(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half ? Opcode::kToHalf : Opcode::kToBFloat16;
+}
+
+// Whether what it makes of numbers of a narrow dtype has that dtype, too.
+bool needs_no_rounding(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kNeg:
+    case Opcode::kAbs:
+    case Opcode::kRelu:
+    case Opcode::kFloor:
+    case Opcode::kCeil:
+    case Opcode::kRound:
+    case Opcode::kTrunc:
+    case Opcode::kZero:
+    case Opcode::kOne:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What the CPU's kernels compute of narrow ones in several steps, some of which they round, at least in some places.
+bool rounds_between(Opcode opcode) {
+  return opcode == Opcode::kRsqrt || opcode == Opcode::kSigmoidBackward || opcode == Opcode::kCube ||
+         opcode == Opcode::kInverseSquare;
+}
+
+bool is_comparison(Opcode opcode) {
+  return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual;
+}
+
 bool is_one(const c10::IValue& number) {
   return number.isInt() ? number.toInt() == 1 : number.toDouble() == 1;
 }
@@ -233,6 +269,9 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   }
   Step step{op.opcode, {}, {}};
   step.is_for_row = is_for_row_;
+  if (!choose_opcode(op, step)) {
+    return false;
+  }
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
@@ -256,8 +295,39 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
     return false;
   }
   has_rows_ |= kernels::is_about_rows(step.opcode);
-  op.is_layer_norm() ? add_layer_norm(std::move(step)) : steps_of_.push_back({add_step(std::move(step))});
+  op.is_layer_norm() ? add_layer_norm(std::move(step)) : steps_of_.push_back({add_narrowed(std::move(step))});
   return true;
+}
+
+// Whether the call can be computed in its dtype, and by which instruction.
+bool PointwiseGroup::choose_opcode(const PointwiseOp& op, Step& step) const {
+  if (op.kind == PointwiseOp::Kind::kBits && is_of_integers() && call_dtype_ != c10::ScalarType::Bool) {
+    step.opcode = bitwise_opcode(op);
+  }
+  if (is_narrow_float(call_dtype_) && step.opcode == Opcode::kSqrt) {
+    step.opcode = Opcode::kSqrtExact; // the library has none for them
+  }
+  if (is_narrow_float(call_dtype_) && rounds_between(step.opcode)) {
+    return false;
+  }
+  return is_of_integers() ? kernels::is_for_integers(step.opcode) && op.kind != PointwiseOp::Kind::kReduces
+                          : op.kind != PointwiseOp::Kind::kIntegers;
+}
+
+// What the step makes, in the dtype of its call.
+uint32_t PointwiseGroup::add_narrowed(Step step) {
+  const bool is_for_row = step.is_for_row;
+  const bool is_truth = is_comparison(step.opcode) || step.opcode == Opcode::kNot;
+  const bool is_narrow = is_narrow_float(call_dtype_) && !is_truth && !needs_no_rounding(step.opcode);
+  const uint32_t wide = add_step(std::move(step));
+  if (!is_narrow) {
+    return wide;
+  }
+  Step rounds{narrowing(call_dtype_), {{false, wide}}, {}};
+  rounds.is_for_row = is_for_row;
+  const uint32_t result = add_step(std::move(rounds));
+  steps_[wide].place_of = result;
+  return result;
 }
 
 // Its sources are the input, and the weight and the bias if there are such. All results depend on all of them.
@@ -285,11 +355,35 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
   if (arg == 'o' && !operand.value().defined()) {
     return true;
   }
-  const auto source = arg == 't' || arg == 'o' || arg == '.' ? find_source(operand) : std::nullopt;
+  const bool is_tensor = arg == '.' || ((arg == 't' || arg == 'o') && reads_its_dtype(operand, step));
+  auto source = is_tensor ? find_source(operand) : std::nullopt;
   if (source) {
+    if (is_narrow_float(call_dtype_) && seen_by(operand).wrapped_number && casts_number(step)) {
+      source = Source{false, add_step({narrowing(call_dtype_), {*source}, {}})};
+    }
     arg == '.' ? step.unread.push_back(*source) : step.sources.push_back(*source);
   }
   return source.has_value();
+}
+
+// Whether the operand has the dtype of the call, or what it holds is the same in that; of wider ones, the CPU's kernels
+// cast some operands before they compute, and others not.
+bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const Step& step) const {
+  if (!operand.value().defined()) {
+    return false;
+  }
+  const c10::ScalarType dtype = seen_by(operand).dtype;
+  if (is_of_integers()) {
+    return c10::isIntegralType(dtype, /*includeBool=*/true);
+  }
+  return !is_narrow_float(call_dtype_) || dtype == call_dtype_ || dtype == c10::ScalarType::Bool ||
+         step.opcode == Opcode::kCopy || seen_by(operand).wrapped_number;
+}
+
+// Whether the CPU's kernels cast a number, the next source, to the dtype of the call before they compute.
+bool PointwiseGroup::casts_number(const Step& step) {
+  const bool is_factor = step.opcode == Opcode::kMul || step.opcode == Opcode::kDiv;
+  return !is_factor || step.sources.empty();
 }
 
 // The step's own number, or its next input, which another step makes.
@@ -297,10 +391,12 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   if (arg == 'p') {
     const auto opcode = power_opcode(graph_->scalars()[scalar]);
     step.opcode = opcode.value_or(step.opcode);
-    return opcode.has_value();
+    return opcode && (!is_of_integers() || kernels::is_for_integers(*opcode)) &&
+           (!is_narrow_float(call_dtype_) || !rounds_between(*opcode));
   }
   const auto place = static_cast<uint8_t>(numbers_.size());
-  if ((arg != 'n' && arg != 's') || !is_real(graph_->scalars()[scalar]) ||
+  const c10::IValue& value = graph_->scalars()[scalar];
+  if ((arg != 'n' && arg != 's') || !is_real(value) || (is_of_integers() && !value.isInt()) ||
       place == std::numeric_limits<uint8_t>::max()) {
     return false;
   }
@@ -310,19 +406,26 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   } else {
     Step number{Opcode::kNumber, {}, {}, place, 1};
     number.is_for_row = is_for_row_;
-    step.sources.push_back({false, add_step(std::move(number))});
+    step.sources.push_back({false, casts_number(step) ? add_narrowed(std::move(number)) : add_step(std::move(number))});
   }
   return true;
 }
 
 // Where the second operand is one number for a row, the CPU's compiler takes its product out of the loop over elements,
-// but not of that over vectors, so that some elements are rounded once and others twice.
+// but not of that over vectors, so that some elements are rounded once and others twice. Those of narrow floats always
+// are.
 bool PointwiseGroup::rounds_by_place(const Step& step) const {
+  if (is_of_integers()) {
+    return false;
+  }
   const bool adds = step.opcode == Opcode::kAdd || step.opcode == Opcode::kSub;
   const bool has_product =
       (adds && !is_one(graph_->scalars()[numbers_[step.number]])) || step.opcode == Opcode::kTanhBackward;
   if (!has_product) {
     return false;
+  }
+  if (is_narrow_float(call_dtype_) && adds) {
+    return true;
   }
   const auto [is_input, index] = step.sources[1];
   if (!is_input) {
@@ -344,8 +447,9 @@ bool PointwiseGroup::begin_layout(const GraphNode& node, const PointwiseOp& op, 
     layout_ = seen_by(node.operand(0));
     layout_.offset = 0;
   }
-  layout_.dtype = dtype;
-  return kernels::can_compute_in(dtype) && layout_.numel() > 0 && layout_.is_dense();
+  const auto computing = kernels::computing_dtype(dtype);
+  layout_.dtype = computing.value_or(dtype);
+  return computing && layout_.numel() > 0 && layout_.is_dense();
 }
 
 // Whether the results lie as those of the group, or are one element for each row.
@@ -357,16 +461,20 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Geometry& result = node.layout_of(0);
   // What is written has its own dtype: float32 += float64 is computed in float64.
   const bool promotes = op.kind == PointwiseOp::Kind::kCompares || (node.op().writes() && op.opcode != Opcode::kCopy);
-  const bool is_logic = op.kind == PointwiseOp::Kind::kLogic;
-  const bool is_of_truths = (is_logic || op.kind == PointwiseOp::Kind::kCompares) && are_truths(signature);
+  const bool has_bits = op.kind == PointwiseOp::Kind::kBits;
+  const bool is_logic = op.kind == PointwiseOp::Kind::kLogic || has_bits;
+  const bool is_of_truths = (is_logic || op.kind == PointwiseOp::Kind::kCompares) && are_truths(signature) &&
+                            result.dtype == c10::ScalarType::Bool;
   const c10::ScalarType dtype = is_of_truths ? layout_.dtype : promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
-  if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths)) {
-    return false; // nobody says in which dtype, or these are no truths
+  const bool is_of_integers = has_bits && c10::isIntegralType(dtype, /*includeBool=*/false);
+  if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths && !is_of_integers)) {
+    return false; // nobody says in which dtype, or these are neither truths nor integers
   }
+  call_dtype_ = is_of_truths ? c10::ScalarType::Bool : dtype;
   if (result.offset != 0 || result.has_bits() || !is_storable || (nodes_.empty() && !begin_layout(node, op, dtype)) ||
-      dtype != layout_.dtype) {
+      kernels::computing_dtype(dtype) != layout_.dtype) {
     return false;
   }
   if (op.kind == PointwiseOp::Kind::kReduces) {
@@ -374,7 +482,7 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     const Geometry& reduced = seen_by(node.operand(0));
     is_for_row_ = false;
     return has_rows_of(op.is_function() ? op.min_row : kMinRow) && (is_row_of(result) || is_squeezed_row_of(result)) &&
-           reduced.dtype == dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
+           reduced.dtype == layout_.dtype && dtype == layout_.dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
   }
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);

@@ -43,7 +43,7 @@ class PointwiseGroup {
   bool reads(GraphValue value) const;
 
   // Of all results that are not one element for each row: sizes and strides. The dtype is that in which the group
-  // computes.
+  // computes: see kernels::computing_dtype().
   const Geometry& layout() const {
     return layout_;
   }
@@ -96,6 +96,9 @@ class PointwiseGroup {
 
   const PointwiseOp* find_row(const GraphNode& node) const;
   bool add_call(GraphNode& node, const PointwiseOp& op);
+  bool is_of_integers() const {
+    return c10::isIntegralType(layout_.dtype, /*includeBool=*/false);
+  }
   bool begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
   bool has_rows_of(int64_t min_length) const;
@@ -107,6 +110,10 @@ class PointwiseGroup {
     return steps_of_[index_of(value.node)][value.output];
   }
   uint32_t add_step(Step step);
+  bool choose_opcode(const PointwiseOp& op, Step& step) const;
+  bool reads_its_dtype(const GraphUse& operand, const Step& step) const;
+  static bool casts_number(const Step& step);
+  uint32_t add_narrowed(Step step);
   void add_layer_norm(Step step);
   Source spread(Source source);
   bool rounds_by_place(const Step& step) const;
@@ -125,7 +132,9 @@ class PointwiseGroup {
   bool takes_functions_;
   bool has_functions_ = false;
   bool has_rows_ = false;
-  bool is_for_row_ = false; // what the call makes that is being added
+  // Of the call that is being added: whether it makes one element for each row, and in which dtype it computes.
+  bool is_for_row_ = false;
+  c10::ScalarType call_dtype_ = c10::ScalarType::Undefined;
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it

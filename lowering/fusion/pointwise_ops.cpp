@@ -72,10 +72,15 @@ constexpr PointwiseOp kOps[] = {
     {"aten::gt", "Scalar", Opcode::kGreater, "tn", Kind::kCompares},
     {"aten::ge", "Tensor", Opcode::kGreaterEqual, "tt", Kind::kCompares},
     {"aten::ge", "Scalar", Opcode::kGreaterEqual, "tn", Kind::kCompares},
-    {"aten::bitwise_not", "", Opcode::kNot, "t", Kind::kLogic},
-    {"aten::bitwise_and", "Tensor", Opcode::kMul, "tt", Kind::kLogic},
-    {"aten::bitwise_or", "Tensor", Opcode::kMaximum, "tt", Kind::kLogic},
-    {"aten::bitwise_xor", "Tensor", Opcode::kNotEqual, "tt", Kind::kLogic},
+    {"aten::maximum", "", Opcode::kMaximum, "tt", Kind::kIntegers},
+    {"aten::minimum", "", Opcode::kMinimum, "tt", Kind::kIntegers},
+    {"aten::bitwise_not", "", Opcode::kNot, "t", Kind::kBits},
+    {"aten::bitwise_and", "Tensor", Opcode::kMul, "tt", Kind::kBits},
+    {"aten::bitwise_and", "Scalar", Opcode::kMul, "tn", Kind::kBits},
+    {"aten::bitwise_or", "Tensor", Opcode::kMaximum, "tt", Kind::kBits},
+    {"aten::bitwise_or", "Scalar", Opcode::kMaximum, "tn", Kind::kBits},
+    {"aten::bitwise_xor", "Tensor", Opcode::kNotEqual, "tt", Kind::kBits},
+    {"aten::bitwise_xor", "Scalar", Opcode::kNotEqual, "tn", Kind::kBits},
     {"aten::logical_and", "", Opcode::kMul, "tt", Kind::kLogic},
     {"aten::logical_or", "", Opcode::kMaximum, "tt", Kind::kLogic},
     {"aten::logical_xor", "", Opcode::kNotEqual, "tt", Kind::kLogic},
@@ -209,6 +214,19 @@ std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
   return found == kernels::kPowers.end() ? std::nullopt : std::optional(found->opcode);
 }
 
+Opcode bitwise_opcode(const PointwiseOp& op) {
+  switch (op.opcode) {
+    case Opcode::kNot:
+      return Opcode::kBitNot;
+    case Opcode::kMul:
+      return Opcode::kBitAnd;
+    case Opcode::kMaximum:
+      return Opcode::kBitOr;
+    default:
+      return Opcode::kBitXor;
+  }
+}
+
 bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) {
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
   const auto is_last = [last](int64_t dim) { return dim == -1 || dim == last; };
@@ -236,6 +254,10 @@ bool has_functions() {
 
 bool computes_functions() {
   return config().fusion.get() == 3 && is_pass_enabled("fusion");
+}
+
+bool computes_lists_of_functions() {
+  return computes_functions() && is_pass_enabled("foreach_groups");
 }
 
 bool is_function(const OpInfo& op) {

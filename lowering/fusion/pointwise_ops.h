@@ -34,6 +34,8 @@ struct PointwiseOp {
     kMasked,   // the same, with the first input behind the others
     kCompares, // the result is Bool
     kLogic,    // so are the operands, which a group computes in its own dtype, as 0 and 1
+    kBits,     // likewise; or of integers, bit by bit: see bitwise_opcode()
+    kIntegers, // computes, but not floats
     kReduces,  // the last dimension: see PointwiseGroup
     kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
@@ -64,6 +66,9 @@ bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes);
 // How powers with this exponent are computed; nothing if by the CPU's kernel alone.
 std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
 
+// How the op of a row of Kind::kBits is computed of integers.
+kernels::Opcode bitwise_opcode(const PointwiseOp& op);
+
 // Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
 // the same to the bit, in whatever groups.
 const PointwiseOp* find_pointwise_op(const OpInfo& op);
@@ -79,6 +84,7 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding>
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
 bool has_functions();
 bool computes_functions(); // whether the flag `fusion` asks for it
+bool computes_lists_of_functions(); // and those of lists: whether groups are made of them, too
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
