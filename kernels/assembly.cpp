@@ -33,8 +33,8 @@ constexpr Value kZeros = kFirstNumber + 256;
 constexpr Value kOnes = kZeros + 1;
 constexpr Value kHalves = kZeros + 2;
 constexpr Value kSigns = kZeros + 3;
-constexpr Value kLastBits = kZeros + 4;    // of integers
-constexpr Value kBelowHalf = kZeros + 5;   // of what bfloat16 lacks of a float32, just less than half
+constexpr Value kLastBits = kZeros + 4;  // of integers
+constexpr Value kBelowHalf = kZeros + 5; // of what bfloat16 lacks of a float32, just less than half
 constexpr Value kNans = kZeros + 6;
 // From kOnes on.
 constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000};
@@ -189,7 +189,6 @@ class RunWriter {
     code_.ret();
     write_constants();
   }
-
 
  private:
   static constexpr size_t kMaxRegisters = 32;
@@ -487,8 +486,8 @@ class RunWriter {
       case Opcode::kNot:
         return compare(out, operands, kEq);
       case Opcode::kToHalf: {
-        const Vector half = target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Ymm(out.getIdx()))
-                                               : Vector(out.getIdx());
+        const Vector half =
+            target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Ymm(out.getIdx())) : Vector(out.getIdx());
         code_.vcvtps2ph(half, a, 0);
         return code_.vcvtph2ps(out, half);
       }
@@ -595,12 +594,8 @@ class RunWriter {
   }
 
   // x where `argument` is positive, else x * slope.
-  void compute_leaky(
-      const Vector& out,
-      const Vector& x,
-      const Vector& argument,
-      const Vector& slope,
-      const Vector& zeros) {
+  void
+  compute_leaky(const Vector& out, const Vector& x, const Vector& argument, const Vector& slope, const Vector& zeros) {
     const Vector product = temporary();
     code_.vmulps(product, x, slope);
     choose(out, {kGt, argument, zeros}, x, product);

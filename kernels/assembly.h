@@ -12,11 +12,12 @@ namespace lazyplug::kernels {
 // the first instruction of a run to the last, where the loops of tile_loops.h load and store it each time. Results have
 // the bits of those loops, but for the signs and payloads of NaN.
 //
-// For float32 on x86-64 with AVX2 or AVX-512, if the build has found Xbyak. Memory is writable while code is written, and
-// executable from then on, never both.
+// For float32 on x86-64 with AVX2 or AVX-512, if the build has found Xbyak. Memory is writable while code is written,
+// and executable from then on, never both.
 class Assembly {
  public:
-  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of num_lanes().
+  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of
+  // num_lanes().
   using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers);
 
   struct Run {

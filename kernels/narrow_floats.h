@@ -1,4 +1,5 @@
-// Floats of 16 bits in memory, which programs compute in float32. Compiled for each target, by tile_loops.inc.cpp alone.
+// Floats of 16 bits in memory, which programs compute in float32. Compiled for each target, by tile_loops.inc.cpp
+// alone.
 #pragma once
 
 #include <bit>

@@ -42,7 +42,7 @@ enum class Opcode : uint8_t {
   kCeil,
   kRound, // to the nearest integer, to even ones from half-way
   kTrunc,
-  kNot,   // 1 if a is 0, else 0
+  kNot, // 1 if a is 0, else 0
   // Of integers: bit by bit.
   kBitNot,
   kBitAnd,

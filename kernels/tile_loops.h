@@ -51,13 +51,17 @@ struct Loops {
   // Of a matrix without gaps, row by row, of more than one row and column.
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out) = nullptr;
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
-  void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) = nullptr;
+  void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) =
+      nullptr;
   // The blocks from `begin` to `end`, whole ones. Null: not for this dtype.
   void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
   void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
   // Rows of windows, of all planes. Null: not for this dtype.
-  void (*find_largest)(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places) = nullptr;
-  void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) = nullptr;
+  void (
+      *find_largest)(const Pool& pool, int64_t begin, int64_t end, const float* from, float* values, int64_t* places) =
+      nullptr;
+  void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) =
+      nullptr;
   void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr; // null: there is none for this target and dtype
 };
 

@@ -407,7 +407,7 @@ void run_loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
 
 template <Opcode kOpcode, typename T>
 constexpr Loop<T> loop_of() {
-  constexpr bool kIsForDtype = std::is_integral_v<T> ? is_for_integers(kOpcode)
+  constexpr bool kIsForDtype = std::is_integral_v<T>   ? is_for_integers(kOpcode)
                                : is_narrowing(kOpcode) ? std::is_same_v<T, float>
                                                        : is_for_floats(kOpcode);
   if constexpr (is_about_rows(kOpcode) || !kIsForDtype) {
@@ -498,7 +498,8 @@ constexpr void set_memory_loops(Loops<T>& loops) {
 template <typename T, size_t... kIndices>
 constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   Loops<T> loops{
-      {loop_of<static_cast<Opcode>(kIndices), T>()...}, {row_loop_of<static_cast<Opcode>(kIndices), T>()...}};
+      {loop_of<static_cast<Opcode>(kIndices), T>()...},
+      {row_loop_of<static_cast<Opcode>(kIndices), T>()...}};
   set_memory_loops<T, bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float, double, Half, BFloat16>(loops);
   if constexpr (std::is_floating_point_v<T>) {
     loops.sum_columns = sum_columns<T>;

@@ -68,9 +68,8 @@ class Parser {
   std::optional<Program> parse() {
     Program program;
     const std::string_view name = word();
-    const auto* dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& row) {
-      return row.name == name;
-    });
+    const auto* dtype =
+        std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& row) { return row.name == name; });
     const bool has_head = dtype != std::end(kDtypes) && word() == "memory" && number(program.num_memory) &&
                           word() == "slots" && number(program.num_slots) && word() == "numbers" &&
                           number(program.num_numbers);

@@ -53,7 +53,7 @@ struct Program {
 };
 
 constexpr size_t kMaxSlots = 64;
-constexpr size_t kTileBytes = 48 * 1024; // of all slots together
+constexpr size_t kTileBytes = 48 * 1024;    // of all slots together
 bool can_compute_in(c10::ScalarType dtype); // floats
 // In which dtype programs compute what has this one: float32 for float16 and bfloat16, after each step of which an
 // instruction rounds. Nothing if there are no programs for it.

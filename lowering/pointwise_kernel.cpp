@@ -149,8 +149,8 @@ void PointwiseKernel::find_donors() {
   for (size_t output = 0; output < num_outputs(); ++output) {
     for (size_t input = 0; input < space_.num_inputs(); ++input) {
       // What is not written as it is computed is written after all of a tile has been read.
-      const bool is_over = outputs_[output].dtype != program_.dtype ||
-                           last_read[input] <= first_write[space_.num_inputs() + output];
+      const bool is_over =
+          outputs_[output].dtype != program_.dtype || last_read[input] <= first_write[space_.num_inputs() + output];
       if (space_.is_like_outputs(input) && inputs_[input] == outputs_[output] && is_over) {
         donors_[output].push_back(input);
       }

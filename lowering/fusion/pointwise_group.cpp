@@ -482,7 +482,8 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     const Geometry& reduced = seen_by(node.operand(0));
     is_for_row_ = false;
     return has_rows_of(op.is_function() ? op.min_row : kMinRow) && (is_row_of(result) || is_squeezed_row_of(result)) &&
-           reduced.dtype == layout_.dtype && dtype == layout_.dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
+           reduced.dtype == layout_.dtype && dtype == layout_.dtype && reduced.sizes == layout_.sizes &&
+           reduced.strides == layout_.strides;
   }
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);

@@ -74,6 +74,96 @@ def test_bounds_and_masks_are_in_groups(shape, dtype):
     assert (done.compiles, done.fallbacks) == (1, 0)
 
 
+def narrow(a, b, c):
+    """Rounded after each step, with numbers that the dtype has and numbers that it has not."""
+    x = (a * 0.3 + b - 0.7) / (c.abs() + 1)
+    x = torch.where(x > 0.1, x * b, 0.3 - x).clamp(-2.3, 2.7).masked_fill(a == b, 0.1)
+    wide = x.float() * 1.1 + c
+    y = F.leaky_relu(x - b, 0.1).add_(wide.to(a.dtype)).mul_(a)
+    return torch.addcmul(y, b, c, value=0.3) * (x <= c) + y.floor() ** 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(5, 33), (300, 1000)])
+@pytest.mark.parametrize("assemble_after", [-1, 0])
+@pytest.mark.own_schedule("counts groups")
+def test_narrow_floats_are_in_groups(shape, dtype, assemble_after):
+    tensors = inputs(shape, dtype)
+    for tensor in tensors:
+        tensor[0, :7] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 6e4, 1e-7])
+    before = config.get("assemble_after")
+    config.set("assemble_after", assemble_after)
+    with work() as done:
+        actual = on_device(narrow, *tensors)
+    config.set("assemble_after", before)
+    # The signs of NaN are nobody's.
+    assert_same(actual.nan_to_num(0.5), narrow(*tensors).nan_to_num(0.5))
+    assert groups() == (1, 27)
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_the_cpu_rounds_in_between_is_the_cpus(dtype):
+    a, b, _ = (tensor.abs() + 0.1 for tensor in inputs((40, 50), dtype))
+
+    def program(a, b):
+        x = torch.add(a, b, alpha=0.37)
+        return x - torch.sub(b, a, alpha=1.7), (x**3).rsqrt() + x**-2, torch.rsub(x, 0.3, alpha=1.3)
+
+    for actual, expected in zip(program(a.to(DEVICE), b.to(DEVICE)), program(a, b), strict=True):
+        assert torch.equal(actual.cpu(), expected)
+
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+def whole(a, b, c):
+    x = ((a * 7 + b) & 63) | (c ^ 5)
+    x = torch.where((x > 10) & (b <= 3), torch.maximum(x, a), -x).clamp(-100, 90)
+    alive = (a == 3) | ((b == 2) & (c != 1))
+    return (x * alive + ~b) ** 2 - torch.sub(a, c, alpha=3).relu().masked_fill(alive, 11)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("shape", [(5, 33), (300, 1000)])
+@pytest.mark.own_schedule("counts groups")
+def test_integers_are_in_groups(shape, dtype):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randint(0, 6, shape, generator=generator).to(dtype) for _ in range(3)]
+    tensors[0][0, :2] = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max], dtype=dtype)
+    with work() as done:
+        actual = on_device(signless if dtype == torch.uint8 else whole, *tensors)
+    assert torch.equal(actual, (signless if dtype == torch.uint8 else whole)(*tensors))
+    assert groups()[0] == 1 and groups()[1] >= 9, groups()
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def signless(a, b, c):
+    return torch.where(a > b, (a * 7 + b) & 63, ~c - b) + (a == 3) * torch.minimum(b, c).clamp(max=200)
+
+
+@pytest.mark.own_schedule("counts groups")
+def test_large_integers_are_exact():
+    a = torch.tensor([[1, -3, 2**40 + 1, 2**62]])
+    program = lambda a: (a * 6364136223846793005 + 1442695040888963407) ^ (2**53 + 1)
+    assert torch.equal(program(a.to(DEVICE)).cpu(), program(a))
+    assert groups() == (1, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bool, torch.int64])
+@pytest.mark.own_schedule("counts groups")
+def test_results_of_other_dtypes_take_the_memory_of_what_dies(dtype):
+    """They are written after all of a tile has been read."""
+    a, b, c = (tensor.to(dtype) for tensor in inputs((300, 1000)))
+
+    def program(a, b, c):
+        x = a.clone()
+        x.copy_((x.float() > 0) & (b != 0) if dtype == torch.bool else x + b)
+        return x.logical_xor_(c) if dtype == torch.bool else x.mul_(c)
+
+    assert torch.equal(on_device(program, a, b, c), program(a, b, c))
+
+
 @pytest.mark.own_schedule("counts groups")
 def test_truths_alone_are_no_group():
     """Bytes are faster for them than numbers."""

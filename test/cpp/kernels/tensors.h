@@ -11,11 +11,12 @@
 
 namespace lazyplug::kernels {
 
-// What computes an element from elements in the same place: all but what is about rows.
-inline std::vector<OpcodeTraits> elementwise_opcodes() {
+// What computes an element from elements in the same place: all but what is about rows. In programs of floats.
+inline std::vector<OpcodeTraits> elementwise_opcodes(at::ScalarType dtype) {
   std::vector<OpcodeTraits> result;
-  std::copy_if(kOpcodes.begin(), kOpcodes.end(), std::back_inserter(result), [](const OpcodeTraits& row) {
-    return !is_about_rows(row.opcode);
+  std::copy_if(kOpcodes.begin(), kOpcodes.end(), std::back_inserter(result), [&](const OpcodeTraits& row) {
+    return !is_about_rows(row.opcode) && is_for_floats(row.opcode) &&
+           (dtype == at::kFloat || !is_narrowing(row.opcode));
   });
   return result;
 }

@@ -60,14 +60,14 @@ class AssemblyTest : public testing::Test {
 
 TEST_F(AssemblyTest, EachInstructionHasTheBitsOfItsLoop) {
   size_t num_cheap = 0;
-  for (const OpcodeTraits& row : elementwise_opcodes()) {
+  for (const OpcodeTraits& row : elementwise_opcodes(at::kFloat)) {
     if (!is_cheap(row.opcode)) {
       continue;
     }
     ++num_cheap;
     // d = op(a, b, c); e = -d
     const Program program{at::kFloat, 5, 5, 2, {{row.opcode, 3, {0, 1, 2}, 0, 1}, {Opcode::kNeg, 4, {3}}}};
-    for (const int64_t n : {1, 7, 8, 9, 31, 512, 5'001}) {
+    for (const int64_t n : {1, 7, 8, 9, 31, 63, 64, 65, 129, 512, 5'001}) {
       for (const double number : {1.0, 0.3137, -2.5, 0.0, -0.0, 0.5, 0.9, double{NAN}, 1e300}) {
         auto memory = arguments(n, at::kFloat);
         memory.push_back(at::zeros({n}));
@@ -76,7 +76,8 @@ TEST_F(AssemblyTest, EachInstructionHasTheBitsOfItsLoop) {
       }
     }
   }
-  EXPECT_EQ(num_cheap, elementwise_opcodes().size() - 18) << "functions, and the library's square root, have none";
+  EXPECT_EQ(num_cheap, elementwise_opcodes(at::kFloat).size() - 18)
+      << "functions, and the library's square root, have none";
 }
 
 // More slots than there are registers, for pointers and for vectors; functions between the runs.
@@ -84,7 +85,7 @@ TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
   std::mt19937 random(0);
   const auto draw = [&](size_t below) { return random() % below; };
   std::vector<Opcode> opcodes;
-  for (const OpcodeTraits& row : elementwise_opcodes()) {
+  for (const OpcodeTraits& row : elementwise_opcodes(at::kFloat)) {
     opcodes.push_back(row.opcode);
   }
   for (int repetition = 0; repetition < 300; ++repetition) {
@@ -119,6 +120,24 @@ TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
     }
     expect_same_as_loops(program, memory, {0.25, -1.5, 3, 0.75});
   }
+}
+
+// As many vectors at a time as there are registers for what has been made of them.
+TEST_F(AssemblyTest, ComputesSeveralVectorsAtATime) {
+  const auto num_lanes = [](int num_alive) {
+    std::string text = "f32 memory 2 slots 40 numbers 0";
+    for (int i = 0; i < num_alive; ++i) {
+      text += " " + std::to_string(i + 2) + " = neg 0 ;";
+    }
+    for (int i = 0; i < num_alive; ++i) {
+      text += " 1 = mul 1 " + std::to_string(i + 2) + " ;";
+    }
+    return assemble(*parse(text))->num_lanes();
+  };
+  const int64_t one = num_lanes(30);
+  EXPECT_TRUE(one == 8 || one == 16) << one;
+  EXPECT_EQ(num_lanes(1), 4 * one);
+  EXPECT_EQ(num_lanes(one == 8 ? 3 : 8), 2 * one);
 }
 
 TEST_F(AssemblyTest, EqualProgramsShareIt) {

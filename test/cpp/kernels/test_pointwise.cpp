@@ -18,16 +18,23 @@ class Pointwise : public testing::Test {
     at::manual_seed(1);
   }
 
-  // Runs a program, "= add 0 1 0 ;" and so on without its head, on inputs as they lie. The output has the dtype.
+  // Runs a program, "= add 0 1 0 ;" and so on without its head, on inputs as they lie. The output has the dtype, unless
+  // that is given.
   at::Tensor run(
       const std::string& instructions,
       const std::vector<at::Tensor>& inputs,
       const at::Tensor& out,
-      std::vector<double> numbers = {}) {
-    const bool is_double = out.scalar_type() == at::kDouble;
+      std::vector<double> numbers = {},
+      std::string dtype = {}) {
+    Program like;
+    like.dtype = out.scalar_type() == at::kBool ? at::kFloat : out.scalar_type();
+    if (dtype.empty()) {
+      const std::string text = to_string(like);
+      dtype = text.substr(0, text.find(' '));
+    }
     const auto program = parse(
-        std::string(is_double ? "f64" : "f32") + " memory " + std::to_string(inputs.size() + 1) + " slots 10 numbers " +
-        std::to_string(numbers.size()) + " " + instructions);
+        dtype + " memory " + std::to_string(inputs.size() + 1) + " slots 10 numbers " + std::to_string(numbers.size()) +
+        " " + instructions);
     TORCH_CHECK(program, "no program: ", instructions);
     std::vector<Memory> memory;
     std::vector<PointwiseSpace::Input> places;
@@ -83,7 +90,8 @@ TEST_F(Pointwise, EverySizeIsComputedToItsEnd) {
 TEST_F(Pointwise, OtherDtypesAreCastWhenTheyAreRead) {
   const at::Tensor a = at::randn({3, 300});
   const at::Tensor large = at::randint(-1'000'000'000, 1'000'000'000, {3, 300}, at::kLong);
-  for (const auto dtype : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kDouble}) {
+  for (const auto dtype :
+       {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kDouble, at::kHalf, at::kBFloat16}) {
     const at::Tensor b = (dtype == at::kLong ? large * 1'000'000'001 : large.remainder(100)).to(dtype);
     EXPECT_TRUE(can_read(dtype));
     EXPECT_TRUE(run("2 = mul 0 1 ;", {a, b}, at::empty({3, 300})).equal(a * b.to(at::kFloat))) << dtype;
@@ -91,10 +99,38 @@ TEST_F(Pointwise, OtherDtypesAreCastWhenTheyAreRead) {
     EXPECT_TRUE(run("2 = mul 0 1 ;", {a, column}, at::empty({3, 300})).equal(a * column.to(at::kFloat))) << dtype;
   }
   EXPECT_FALSE(can_read(at::kComplexFloat));
-  EXPECT_FALSE(can_read(at::kHalf));
   const at::Tensor bytes = at::arange(600, at::kInt).remainder(5).to(at::kByte);
   const at::Tensor odd = bytes.view(at::kBool); // booleans that are not 0 or 1
   EXPECT_TRUE(run("1 = copy 0 ;", {odd}, at::empty({600})).equal(bytes.ne(0).to(at::kFloat)));
+}
+
+TEST_F(Pointwise, EveryNarrowFloatIsReadAndWritten) {
+  const at::Tensor all = at::arange(1 << 16, at::kInt).to(at::kShort);
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor numbers = all.view(dtype);
+    const at::Tensor wide = run("1 = copy 0 ;", {numbers}, at::empty(numbers.sizes()));
+    EXPECT_TRUE(at::allclose(wide, numbers.to(at::kFloat), 0, 0, /*equal_nan=*/true)) << dtype;
+    EXPECT_TRUE(
+        wide.signbit().logical_or(wide.isnan()).equal(numbers.to(at::kFloat).signbit().logical_or(wide.isnan())));
+    for (const int64_t n : {1, 15, 17, 1000, 1 << 16}) {
+      const at::Tensor part = numbers.narrow(0, 0, n);
+      const at::Tensor copy = run("1 = copy 0 ;", {part}, at::empty({n}, dtype), {}, "f32");
+      EXPECT_TRUE(
+          at::where(part.isnan(), copy.isnan(), copy.view(at::kShort).eq(part.view(at::kShort))).all().item<bool>())
+          << dtype << n;
+    }
+    EXPECT_TRUE(run("1 = copy 0 ;", {numbers.slice(0, 0, 400)}, at::empty({400}, at::kDouble))
+                    .equal(numbers.slice(0, 0, 400).to(at::kDouble)));
+  }
+}
+
+TEST_F(Pointwise, IntegersWrapAround) {
+  const at::Tensor a = at::arange(-500, 500, at::kInt);
+  const at::Tensor bytes = run("2 = mul 0 1 ;", {a, a.to(at::kLong)}, at::empty({1000}, at::kByte));
+  EXPECT_TRUE(bytes.equal((a * a).to(at::kByte)));
+  const at::Tensor large = run("1 = mul_number 0 0 ;", {a}, at::empty({1000}, at::kLong), {number_of_bits(INT64_MAX)});
+  EXPECT_TRUE(large.equal(a.to(at::kLong) * INT64_MAX));
+  EXPECT_TRUE(run("2 = lt 0 1 ;", {a, a.flip(0)}, at::empty({1000}, at::kBool), {}, "i32").equal(a.lt(a.flip(0))));
 }
 
 TEST_F(Pointwise, MasksAreComparisonsAndChoices) {

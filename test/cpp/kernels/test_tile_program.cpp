@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <span>
 
 #include "test/cpp/kernels/tensors.h"
@@ -90,16 +91,73 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+// Of float32 alone.
+const std::vector<Case>& narrowing_cases() {
+  using T = const at::Tensor&;
+  static const std::vector<Case> all{
+      {Opcode::kToHalf, 1, [](T a, T, T, double) { return a.to(at::kHalf).to(at::kFloat); }},
+      {Opcode::kToBFloat16, 1, [](T a, T, T, double) { return a.to(at::kBFloat16).to(at::kFloat); }},
+  };
+  return all;
+}
+
+constexpr int64_t kSecondInteger = 9;
+
+const std::vector<Case>& cases_of_integers() {
+  using T = const at::Tensor&;
+  const auto whole = [](double s) { return static_cast<int64_t>(s); };
+  static const std::vector<Case> all{
+      {Opcode::kCopy, 1, [](T a, T, T, double) { return a.clone(); }},
+      {Opcode::kNeg, 1, [](T a, T, T, double) { return a.neg(); }},
+      {Opcode::kAbs, 1, [](T a, T, T, double) { return a.abs(); }},
+      {Opcode::kAddNumber, 1, [=](T a, T, T, double s) { return a.add(whole(s)); }},
+      {Opcode::kSubNumber, 1, [=](T a, T, T, double s) { return a.sub(whole(s)); }},
+      {Opcode::kMulNumber, 1, [=](T a, T, T, double s) { return a.mul(whole(s)); }},
+      {Opcode::kAdd, 2, [=](T a, T b, T, double s) { return a.add(b, whole(s)); }},
+      {Opcode::kSub, 2, [=](T a, T b, T, double s) { return a.sub(b, whole(s)); }},
+      {Opcode::kMul, 2, [](T a, T b, T, double) { return a.mul(b); }},
+      {Opcode::kMaximum, 2, [](T a, T b, T, double) { return a.maximum(b); }},
+      {Opcode::kMinimum, 2, [](T a, T b, T, double) { return a.minimum(b); }},
+      {Opcode::kClampMin, 1, [=](T a, T, T, double s) { return a.clamp_min(whole(s)); }},
+      {Opcode::kClampMax, 1, [=](T a, T, T, double s) { return a.clamp_max(whole(s)); }},
+      {Opcode::kClamp, 1, [=](T a, T, T, double s) { return a.clamp(whole(s), kSecondInteger); }},
+      {Opcode::kRelu, 1, [](T a, T, T, double) { return a.relu(); }},
+      {Opcode::kNot, 1, [](T a, T, T, double) { return a.logical_not().to(a.dtype()); }},
+      {Opcode::kBitNot, 1, [](T a, T, T, double) { return a.bitwise_not(); }},
+      {Opcode::kBitAnd, 2, [](T a, T b, T, double) { return a.bitwise_and(b); }},
+      {Opcode::kBitOr, 2, [](T a, T b, T, double) { return a.bitwise_or(b); }},
+      {Opcode::kBitXor, 2, [](T a, T b, T, double) { return a.bitwise_xor(b); }},
+      {Opcode::kSquare, 1, [](T a, T, T, double) { return a.pow(2); }},
+      {Opcode::kCube, 1, [](T a, T, T, double) { return a.pow(3); }},
+      {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
+      {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
+      {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
+      {Opcode::kLessEqual, 2, [](T a, T b, T, double) { return a.le(b).to(a.dtype()); }},
+      {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
+      {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
+      {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
+      {Opcode::kNumber, 1, [=](T a, T, T, double s) { return at::full_like(a, whole(s)); }},
+      {Opcode::kZero, 1, [](T a, T, T, double) { return at::zeros_like(a); }},
+      {Opcode::kOne, 1, [](T a, T, T, double) { return at::ones_like(a); }},
+  };
+  return all;
+}
+
 // Whether the sign of the CPU's zero depends on the element's place.
 bool is_any_zero(Opcode opcode, double number) {
   return (opcode == Opcode::kLerp && number == 1) || opcode == Opcode::kMaximum || opcode == Opcode::kMinimum;
 }
 
 class Instructions : public testing::TestWithParam<at::ScalarType> {};
+class InstructionsOfIntegers : public testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(Instructions, AreEagersOpsToTheBit) {
   at::manual_seed(0);
-  for (const Case& row : cases()) {
+  std::vector<Case> rows = cases();
+  if (GetParam() == at::kFloat) {
+    rows.insert(rows.end(), narrowing_cases().begin(), narrowing_cases().end());
+  }
+  for (const Case& row : rows) {
     for (const int64_t n : {0, 1, 7, 16, 31, 67, 512, 2'000, 5'001}) {
       for (const double number : {1.0, 0.3137, -2.5, 0.0, 0.5, 0.9, double{NAN}}) {
         auto inputs = arguments(n, GetParam());
@@ -114,7 +172,41 @@ TEST_P(Instructions, AreEagersOpsToTheBit) {
   }
 }
 
+TEST_P(InstructionsOfIntegers, AreEagersOps) {
+  at::manual_seed(0);
+  const auto draw = [&](int64_t n) {
+    const at::Tensor any = at::randint(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), {n});
+    return at::where(at::arange(n).remainder(3).eq(0), any, any.remainder(5)).to(GetParam());
+  };
+  for (const Case& row : cases_of_integers()) {
+    for (const int64_t n : {0, 1, 7, 16, 31, 67, 512, 5'001}) {
+      for (const int64_t number : {1, 0, 3, 100}) {
+        std::vector<at::Tensor> inputs{draw(n), draw(n), draw(n)};
+        const at::Tensor expected = row.eager(inputs[0], inputs[1], inputs[2], static_cast<double>(number));
+        inputs.resize(row.num_inputs);
+        const at::Tensor actual = run_one(row.opcode, inputs, {number_of_bits(number), number_of_bits(kSecondInteger)});
+        EXPECT_TRUE(at::equal(actual, expected))
+            << traits(row.opcode).name << ", " << n << " elements, number " << number;
+      }
+    }
+  }
+}
+
+TEST(TileProgram, EachInstructionIsOfFloatsOrIntegers) {
+  for (const OpcodeTraits& row : kOpcodes) {
+    const bool has_case = std::any_of(cases_of_integers().begin(), cases_of_integers().end(), [&](const Case& each) {
+      return each.opcode == row.opcode;
+    });
+    EXPECT_EQ(is_for_integers(row.opcode), has_case) << row.name;
+    EXPECT_TRUE(is_for_integers(row.opcode) || is_for_floats(row.opcode)) << row.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, Instructions, testing::Values(at::kFloat, at::kDouble));
+INSTANTIATE_TEST_SUITE_P(
+    Dtypes,
+    InstructionsOfIntegers,
+    testing::Values(at::kByte, at::kChar, at::kShort, at::kInt, at::kLong));
 
 // r = sqrt(a); r = r + 1, without memory; a = a + 2 * r; b = b / a
 const Program kProgram{
@@ -168,7 +260,11 @@ TEST(TileProgram, IsText) {
   const auto parsed = parse(text);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(to_string(*parsed), text);
-  EXPECT_TRUE(parse("f64 memory 1 slots 1 numbers 0"));
+  for (const char* dtype : {"f64", "u8", "i8", "i16", "i32", "i64"}) {
+    const std::string of_dtype = std::string(dtype) + " memory 1 slots 1 numbers 0 0 = neg 0 ;";
+    ASSERT_TRUE(parse(of_dtype)) << dtype;
+    EXPECT_EQ(to_string(*parse(of_dtype)), of_dtype);
+  }
 }
 
 TEST(TileProgram, TextSaysWhatIsForRows) {
@@ -192,6 +288,9 @@ TEST(TileProgram, OtherTextsAreNone) {
         "f32 memory 1 slots 1 numbers 0 1 = sqrt 0 ;",
         "f32 memory 1 slots 1 numbers 0 0 = add_number 0 0 ;",
         "f32 memory 1 slots 1 numbers 0 0 = root 0 ;",
+        "f32 memory 1 slots 1 numbers 0 0 = bit_not 0 ;",
+        "i32 memory 1 slots 1 numbers 0 0 = sqrt 0 ;",
+        "f64 memory 1 slots 1 numbers 0 0 = to_half 0 ;",
         "f32 memory 1 slots 1 numbers 0 0 = sqrt 0"}) {
     EXPECT_FALSE(parse(text)) << text;
   }

@@ -139,13 +139,21 @@ TEST_P(EveryOpcode, HasTwoNumbersAtMostInText) {
   EXPECT_EQ(parsed->instructions[0].second_number, row().num_numbers > 1 ? 1 : 0);
 }
 
+const auto name_of = [](const testing::TestParamInfo<EveryOpcode::ParamType>& info) {
+  return std::get<0>(info.param).name + std::string(std::get<1>(info.param) == at::kFloat ? "_f32" : "_f64");
+};
 INSTANTIATE_TEST_SUITE_P(
     Opcodes,
     EveryOpcode,
-    testing::Combine(testing::ValuesIn(elementwise_opcodes()), testing::Values(at::kFloat, at::kDouble)),
-    [](const auto& info) {
-      return std::get<0>(info.param).name + std::string(std::get<1>(info.param) == at::kFloat ? "_f32" : "_f64");
-    });
+    testing::Combine(testing::ValuesIn(elementwise_opcodes(at::kDouble)), testing::Values(at::kFloat, at::kDouble)),
+    name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Narrowing,
+    EveryOpcode,
+    testing::Combine(
+        testing::Values(traits(Opcode::kToHalf), traits(Opcode::kToBFloat16)),
+        testing::Values(at::kFloat)),
+    name_of);
 
 // These are MKL's and Sleef's own, and what the CPU's vectors make of them; what is left over of its last vector it
 // computes by the C library.

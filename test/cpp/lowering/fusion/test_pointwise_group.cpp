@@ -130,7 +130,49 @@ TEST_F(PointwiseGroups, TakeFunctionsIfTheyAreTo) {
   EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 2 2 = softplus 0 0 1 ; 1 = gelu_tanh 2 ;");
 }
 
-TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
+TEST_F(PointwiseGroups, RoundWhatNarrowFloatsHold) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%4 = aten::mul.Tensor(%3, %2)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%5 = aten::add.Tensor(%4, %2, 1)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%6 = aten::relu(%5)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%7 = aten::gt.Scalar(%6, 0.1)  # Bool[4, 8] strides=[8, 1]\n"
+          "%8 = aten::mul.Tensor(%6, %0)  # Float[4, 8] strides=[8, 1]\n"
+          "%9 = aten::add.Tensor(%3, %3, 0.5)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%10 = aten::rsqrt(%3)  # BFloat16[4, 8] strides=[8, 1]\n"
+          "%11 = aten::_to_copy(%8, 5, None, None, None, None, None)  # Half[4, 8] strides=[8, 1]\n"
+          "return %7, %8, %9, %10, %11\n"),
+      "11111001");
+  EXPECT_EQ(
+      program(),
+      "f32 memory 6 slots 8 numbers 2 6 = mul 0 1 ; 6 = to_bfloat16 6 ; 7 = to_bfloat16 1 ; 7 = add 6 7 0 ; "
+      "7 = to_bfloat16 7 ; 7 = relu 7 ; 6 = number 1 ; 6 = to_bfloat16 6 ; 3 = gt 7 6 ; 4 = mul 7 2 ; 5 = copy 4 ; "
+      "5 = to_half 5 ;");
+}
+
+TEST_F(PointwiseGroups, OfIntegersComputeInTheirDtype) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Int[4, 8] strides=[8, 1]\n"
+          "%4 = device_data(4)  # Bool[4, 8] strides=[8, 1]\n"
+          "%5 = aten::bitwise_and.Scalar(%3, 7)  # Int[4, 8] strides=[8, 1]\n"
+          "%6 = aten::maximum(%5, %3)  # Int[4, 8] strides=[8, 1]\n"
+          "%7 = aten::bitwise_and.Tensor(%4, %4)  # Bool[4, 8] strides=[8, 1]\n"
+          "%8 = aten::mul.Tensor(%6, %7)  # Int[4, 8] strides=[8, 1]\n"
+          "%9 = aten::add.Tensor(%8, %8, 2)  # Int[4, 8] strides=[8, 1]\n"
+          "%10 = aten::lt.Scalar(%9, 0.5)  # Bool[4, 8] strides=[8, 1]\n"
+          "%11 = aten::_to_copy(%0, 3, None, None, None, None, None)  # Int[4, 8] strides=[8, 1]\n"
+          "%12 = aten::_to_copy(%9, 4, None, None, None, None, None)  # Long[4, 8] strides=[8, 1]\n"
+          "return %9, %10, %11, %12\n"),
+      "11111000");
+  EXPECT_EQ(
+      program(),
+      "i32 memory 3 slots 5 numbers 2 3 = number 0 ; 3 = bit_and 0 3 ; 3 = maximum 3 0 ; 4 = mul 1 1 ; 4 = mul 3 4 ; "
+      "2 = add 4 4 1 ;");
+}
+
+TEST_F(PointwiseGroups, ComputeInOneDtypeAndSomethingAtAll) {
   EXPECT_EQ(
       add_all(
           "%3 = aten::eq.Scalar(%0[Float[0] strides=[1]], 1)  # Bool[0] strides=[1]\n"
@@ -139,7 +181,7 @@ TEST_F(PointwiseGroups, ComputeInFloatOrDoubleOnly) {
           "%6 = aten::gt.Tensor(%4, %2)  # Bool[4] strides=[1]\n"
           "%7 = aten::div.Tensor(%4, %4)  # Float[4] strides=[1]\n"
           "return %3, %5, %6, %7\n"),
-      "0001");
+      "0100");
 }
 
 TEST_F(PointwiseGroups, WhatComparesInAnotherDtypeThanItWritesIsRefused) {
