@@ -145,7 +145,10 @@ def signless(a, b, c):
 @pytest.mark.own_schedule("counts groups")
 def test_large_integers_are_exact():
     a = torch.tensor([[1, -3, 2**40 + 1, 2**62]])
-    program = lambda a: (a * 6364136223846793005 + 1442695040888963407) ^ (2**53 + 1)
+
+    def program(a):
+        return (a * 6364136223846793005 + 1442695040888963407) ^ (2**53 + 1)
+
     assert torch.equal(program(a.to(DEVICE)).cpu(), program(a))
     assert groups() == (1, 3)
 

@@ -25,6 +25,8 @@ class CompileStormsTest : public BackendTest {
   }
 
   const ScopedFlag<int64_t> limit_{config().max_unused_graphs, 16};
+  // One trace a step, however long it takes.
+  const ScopedFlag<int64_t> chunk_{config().chunk_nodes, 1 << 20};
 };
 
 TEST_F(CompileStormsTest, ProgramThatRepeatsIsNone) {
