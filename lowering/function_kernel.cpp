@@ -192,8 +192,7 @@ std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
 } // namespace
 
 bool is_function_here(const OpInfo& op) {
-  return (op.is_foreach() ? computes_lists_of_functions() : computes_functions()) &&
-         (is_function(op) || is_norm_gradient(op));
+  return computes_functions() && (is_function(op) || is_norm_gradient(op));
 }
 
 bool run_function(const OpInfo& op, c10::Stack& stack) {

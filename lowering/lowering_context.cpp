@@ -102,9 +102,8 @@ LoweringContext::LoweringContext(Graph& graph) : graph_(graph) {
 
 LoweredGraph LoweringContext::lower() && {
   const std::vector<Step> steps = schedule();
-  const bool may_group = is_pass_enabled("foreach_groups");
   for (size_t i = 0; i < steps.size();) {
-    const size_t num_grouped = may_group ? lower_foreach(c10::ArrayRef<Step>(steps).slice(i)) : 0;
+    const size_t num_grouped = lower_foreach(c10::ArrayRef<Step>(steps).slice(i));
     if (num_grouped == 0) {
       steps[i].group ? lower_pointwise(*steps[i].group) : lower_node(*steps[i].node);
     }
@@ -246,7 +245,12 @@ void LoweringContext::describe_group(JitNode& call, const Nodes& nodes) {
 size_t LoweringContext::lower_foreach(c10::ArrayRef<Step> steps) {
   ForeachGroup group(graph_);
   size_t num_nodes = 0;
-  while (num_nodes < steps.size() && steps[num_nodes].node && group.add(*steps[num_nodes].node)) {
+  const bool may_group = is_pass_enabled("foreach_groups");
+  const auto is_function_alone = [&] {
+    return num_nodes == 0 && steps[0].node->is_call() && is_function_here(steps[0].node->op());
+  };
+  while (num_nodes < steps.size() && steps[num_nodes].node && (may_group || is_function_alone()) &&
+         group.add(*steps[num_nodes].node)) {
     ++num_nodes;
   }
   if (num_nodes > 0) {

@@ -24,7 +24,8 @@ struct LoweredGraph {
 };
 
 // Translates a graph into TorchScript, node by node, or group by group: of pointwise calls, unless the pass "fusion" is
-// disabled, and of neighbouring _foreach_ calls, unless "foreach_groups" is.
+// disabled, and of neighbouring _foreach_ calls, unless "foreach_groups" is; functions of this package's own are groups
+// even then, so that they are ours wherever the graph runs.
 class LoweringContext {
  public:
   explicit LoweringContext(Graph& graph);

@@ -306,7 +306,7 @@ struct Updates {
 const Update& update_of(Optimizer optimizer, const UpdateForm& form) {
   static auto* const updates = new Updates();
   static const bool may_have_functions = lazyplug::has_functions();
-  const bool has_functions = may_have_functions && computes_lists_of_functions();
+  const bool has_functions = may_have_functions && computes_functions();
   const size_t key = key_of(optimizer, form, has_functions);
   {
     const ForkSafeLock lock(updates->mutex);

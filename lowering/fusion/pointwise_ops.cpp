@@ -256,10 +256,6 @@ bool computes_functions() {
   return config().fusion.get() == 3 && is_pass_enabled("fusion");
 }
 
-bool computes_lists_of_functions() {
-  return computes_functions() && is_pass_enabled("foreach_groups");
-}
-
 bool is_function(const OpInfo& op) {
   const auto [first, last] = rows_of_function(op);
   return first != last;

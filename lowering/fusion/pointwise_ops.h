@@ -83,8 +83,7 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding>
 // there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
 bool has_functions();
-bool computes_functions();          // whether the flag `fusion` asks for it
-bool computes_lists_of_functions(); // and those of lists: whether groups are made of them, too
+bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
