@@ -8,29 +8,46 @@
 
 namespace lazyplug {
 
-inline Hash128 add_kind(Hash128 hash, c10::ScalarType dtype, size_t dim) {
-  return hash_combine(hash, static_cast<uint64_t>(dtype) | static_cast<uint64_t>(dim) << 8);
+inline uint64_t kind_of(c10::ScalarType dtype, size_t dim) {
+  return static_cast<uint64_t>(dtype) | static_cast<uint64_t>(dim) << 8;
 }
 
-inline Hash128 kind_of(const OpInfo& op) {
-  return hash_combine(Hash128(), reinterpret_cast<uintptr_t>(&op));
-}
+// Operands one after the other that are alike count as one: lists of any length are of one kind.
+class KindOfCall {
+ public:
+  explicit KindOfCall(const OpInfo& op) : hash_(hash_combine(Hash128(), reinterpret_cast<uintptr_t>(&op))) {}
+
+  void add(c10::ScalarType dtype, size_t dim) {
+    const uint64_t operand = kind_of(dtype, dim);
+    if (operand != last_) {
+      hash_ = hash_combine(hash_, operand);
+      last_ = operand;
+    }
+  }
+  const Hash128& hash() const {
+    return hash_;
+  }
+
+ private:
+  Hash128 hash_;
+  uint64_t last_ = UINT64_MAX;
+};
 
 inline Hash128 kind_of(const Call& call) {
-  Hash128 kind = kind_of(*call.op);
+  KindOfCall kind(*call.op);
   for (const TensorArg& arg : call.tensors) {
-    kind = arg.tensor ? add_kind(kind, c10::typeMetaToScalarType(arg.tensor->dtype()), arg.tensor->dim())
-                      : add_kind(kind, c10::ScalarType::Undefined, 0);
+    arg.tensor ? kind.add(c10::typeMetaToScalarType(arg.tensor->dtype()), arg.tensor->dim())
+               : kind.add(c10::ScalarType::Undefined, 0);
   }
-  return kind;
+  return kind.hash();
 }
 
 inline Hash128 kind_of(const Signature& signature) {
-  Hash128 kind = kind_of(*signature.op);
+  KindOfCall kind(*signature.op);
   for (const Geometry& operand : signature.operands) {
-    kind = add_kind(kind, operand.dtype, operand.sizes.size());
+    kind.add(operand.dtype, operand.sizes.size());
   }
-  return kind;
+  return kind.hash();
 }
 
 using Kinds = std::unordered_set<Hash128>;

@@ -103,6 +103,21 @@ TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
   EXPECT_EQ(count("Compile"), 0);
 }
 
+TEST_F(CompileStormsTest, ListsOfAnyLengthAreOfOneKind) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_TRUE(is_storming());
+  reset_metrics();
+  const at::Tensor x = to_lazy(iota({3, 7}));
+  for (size_t length = 3; length <= 9; ++length) {
+    const std::vector<at::Tensor> list(length, x);
+    EXPECT_EQ(at::cat(list).cpu().sizes()[0], 3 * length);
+    run(41 + static_cast<int64_t>(length));
+  }
+  EXPECT_EQ(count("Compile"), 0);
+}
+
 TEST_F(CompileStormsTest, ThatItRepeatsMustBeClearerEachTime) {
   const auto storm = [] {
     for (int64_t length = 1; length <= 40; ++length) {
