@@ -342,7 +342,8 @@ JitValue*& LoweringContext::result_of(GraphValue value) {
 LoweringContext::Owned LoweringContext::own_written_values(const GraphNode& node) {
   Owned owned;
   for (GraphValue value : node.written_values()) {
-    owned.emplace_back(value, own_value(value));
+    owned.values.push_back(own_value(value));
+    owned.by_value.emplace(std::pair(value.node, value.output), owned.values.back());
   }
   return owned;
 }
@@ -406,10 +407,8 @@ JitValue* LoweringContext::operand(const GraphUse& operand, const Owned& owned) 
     return constant(c10::IValue());
   }
   // A call that reads what it also writes must see one memory, as in eager.
-  JitValue* base = result_of(value);
-  for (const auto& [written, replacement] : owned) {
-    base = written == value ? replacement : base;
-  }
+  const auto replacement = owned.by_value.find({value.node, value.output});
+  JitValue* base = replacement == owned.by_value.end() ? result_of(value) : replacement->second;
   if (!operand.view()) {
     return base;
   }
@@ -460,7 +459,7 @@ void LoweringContext::bind_outputs(GraphNode& node, JitNode* call, const Owned& 
       std::for_each(unpack->outputs().begin(), unpack->outputs().end(), bind);
     }
   }
-  for (const auto& [written, replacement] : owned) {
+  for (JitValue* replacement : owned.values) {
     result_of(node.output(next++)) = replacement;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -33,7 +34,11 @@ class LoweringContext {
   LoweredGraph lower() &&;
 
  private:
-  using Owned = std::vector<std::pair<GraphValue, torch::jit::Value*>>;
+  // What a call writes, as it has it for itself.
+  struct Owned {
+    std::vector<torch::jit::Value*> values;
+    std::map<std::pair<const GraphNode*, uint32_t>, torch::jit::Value*> by_value;
+  };
   using Nodes = std::vector<GraphNode*>;
 
   std::vector<Step> schedule();

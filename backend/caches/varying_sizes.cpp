@@ -20,9 +20,8 @@ namespace {
 Hash128 shape_of_program(const Trace& trace) {
   Hash128 hash;
   for (const Node& node : trace.nodes()) {
-    hash = node.kind == NodeKind::kCall
-               ? hash_combine(hash, kind_of(*node.signature))
-               : hash_combine(hash, kind_of(node.layout->dtype, node.layout->sizes.size()));
+    hash = node.kind == NodeKind::kCall ? hash_combine(hash, kind_of(*node.signature))
+                                        : hash_combine(hash, kind_of(node.layout->dtype, node.layout->sizes.size()));
     for (const Operand& operand : trace.operands(node)) {
       hash = hash_combine(hash, uint64_t{operand.value.node} << 32 | operand.value.output);
     }

@@ -1,6 +1,8 @@
 #include "lowering/ir/graph.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace lazyplug {
@@ -72,16 +74,31 @@ bool GraphNode::is_root(uint32_t output) const {
   return false;
 }
 
-std::vector<GraphValue> GraphNode::written_values() const {
-  std::vector<GraphValue> written;
-  for (size_t i = 0; i < num_operands_; ++i) {
+// Values may be replaced by others later, but one that is written never by another such.
+void GraphNode::find_written() {
+  written_operands_.clear();
+  written_layouts_.clear();
+  std::set<std::pair<const GraphNode*, uint32_t>> seen;
+  for (uint32_t i = 0; i < num_operands_; ++i) {
     const GraphValue value = operands_[i].value();
-    if (value.defined() && signature_->writes_operand(i) &&
-        std::find(written.begin(), written.end(), value) == written.end()) {
-      written.push_back(value);
+    if (value.defined() && signature_->writes_operand(i) && seen.emplace(value.node, value.output).second) {
+      written_operands_.push_back(i);
+      written_layouts_.push_back(&value.layout());
     }
   }
-  return written;
+}
+
+std::vector<GraphValue> GraphNode::written_values() const {
+  std::vector<GraphValue> values;
+  values.reserve(written_operands_.size());
+  for (size_t i = 0; i < written_operands_.size(); ++i) {
+    values.push_back(written_value(i));
+  }
+  return values;
+}
+
+GraphValue GraphNode::written_value(size_t index) const {
+  return operands_[written_operands_[index]].value();
 }
 
 const Geometry& GraphNode::layout_of(uint32_t output) const {
@@ -93,6 +110,36 @@ const Geometry& GraphNode::layout_of(uint32_t output) const {
 }
 
 // ---- graphs ----
+
+namespace {
+
+// Which operands are like which, asked for in order; there may be hundreds.
+class FirstOperands {
+ public:
+  explicit FirstOperands(c10::ArrayRef<Operand> operands) : operands_(operands) {}
+
+  // The first one with the same value and view.
+  uint32_t like(uint32_t index) {
+    const Operand& operand = operands_[index];
+    if (operands_.size() > kFew) {
+      const uint64_t value = static_cast<uint64_t>(operand.value.node) << 32 | operand.value.output;
+      return first_.try_emplace({value, operand.view}, index).first->second;
+    }
+    uint32_t first = 0;
+    while (!(operands_[first].value == operand.value && operands_[first].view == operand.view)) {
+      ++first;
+    }
+    return first;
+  }
+
+ private:
+  static constexpr size_t kFew = 16;
+
+  c10::ArrayRef<Operand> operands_;
+  std::map<std::pair<uint64_t, const Geometry*>, uint32_t> first_; // empty if there are few
+};
+
+} // namespace
 
 Graph::Graph(const Trace& trace, c10::ArrayRef<Value> roots, size_t num_nodes) : scalars_(trace.all_scalars()) {
   std::vector<GraphNode*> made;
@@ -108,12 +155,9 @@ Graph::Graph(const Trace& trace, c10::ArrayRef<Value> roots, size_t num_nodes) :
     }
     const auto recorded = trace.operands(node);
     operands.clear();
+    FirstOperands first_operands(recorded);
     for (uint32_t i = 0; i < recorded.size(); ++i) {
-      uint32_t same_as = 0;
-      while (!(recorded[same_as].value == recorded[i].value && recorded[same_as].view == recorded[i].view)) {
-        ++same_as;
-      }
-      operands.push_back({find(recorded[i].value), recorded[i].view, same_as});
+      operands.push_back({find(recorded[i].value), recorded[i].view, first_operands.like(i)});
     }
     std::vector<uint32_t> scalars(node.num_scalars);
     for (uint32_t i = 0; i < node.num_scalars; ++i) {
@@ -185,9 +229,7 @@ GraphNode& Graph::add_call(
     use.same_as_ = operands[i].same_as;
     use.link(operands[i].value);
   }
-  for (GraphValue written : node.written_values()) {
-    node.written_layouts_.push_back(&written.layout());
-  }
+  node.find_written();
   node.uses_.resize(node.signature_->outputs.size() + node.written_layouts_.size());
   return node;
 }
@@ -212,10 +254,7 @@ void Graph::replace_signature(GraphNode& node, SignaturePtr signature) {
   }
   former_signatures_.push_back(std::exchange(node.signature_, std::move(signature)));
   node.is_as_recorded_ = false;
-  node.written_layouts_.clear();
-  for (GraphValue written : node.written_values()) {
-    node.written_layouts_.push_back(&written.layout());
-  }
+  node.find_written();
   TORCH_INTERNAL_ASSERT(node.signature_->outputs.size() + node.written_layouts_.size() == num_outputs);
   for (uint32_t i = 0; i < num_outputs; ++i) {
     TORCH_INTERNAL_ASSERT(node.layout_of(i) == *layouts[i], "a call is replaced by one with other results");

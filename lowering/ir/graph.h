@@ -144,6 +144,7 @@ class GraphNode {
   }
   // The distinct values that the call writes, in the order of its operands.
   std::vector<GraphValue> written_values() const;
+  GraphValue written_value(size_t index) const;
   const Geometry& layout_of(uint32_t output) const;
   const GraphUse* uses_of(uint32_t output) const {
     return uses_[output];
@@ -154,11 +155,15 @@ class GraphNode {
   friend class Graph;
   friend class GraphUse;
 
+  void find_written();
+
   NodeKind kind_ = NodeKind::kCall;
   NodeId id_ = Value::kNone;
   SignaturePtr signature_;
   bool is_as_recorded_ = true;
   const Geometry* layout_ = nullptr; // of a leaf, or of memory
+  // Of the values that it writes: an operand that is the value, and how it lies.
+  std::vector<uint32_t> written_operands_;
   std::vector<const Geometry*> written_layouts_;
   uint32_t leaf_index_ = 0;
   const char* location_ = nullptr;

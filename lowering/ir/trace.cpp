@@ -55,11 +55,9 @@ NodeId Trace::add_call(
   scalars_.insert(scalars_.end(), scalars.begin(), scalars.end());
   hash_ = hash_combine(hash_, signature->hash);
   hash_operands(node);
-  node.first_written = static_cast<uint32_t>(written_layouts_.size());
+  node.first_written = static_cast<uint32_t>(written_.size());
   if (num_written > 0) {
-    for (Value value : written_values(node)) {
-      written_layouts_.push_back(&layout(value));
-    }
+    add_written(node);
   }
   for (size_t bytes : signature->output_bytes) {
     pending_bytes_ += bytes;
@@ -94,18 +92,26 @@ const Geometry* Trace::own(Geometry geometry) {
   return &geometries_.emplace_front(std::move(geometry));
 }
 
-std::vector<Value> Trace::written_values(const Node& node) const {
-  std::vector<Value> written;
+void Trace::add_written(const Node& node) {
   SmallSet<uint64_t> seen;
   const auto operands = this->operands(node);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Value value = operands[i].value;
     if (value.defined() && node.signature->writes_operand(i) &&
         seen.insert(static_cast<uint64_t>(value.node) << 32 | value.output)) {
-      written.push_back(value);
+      written_.push_back({value, &layout(value)});
     }
   }
-  return written;
+}
+
+std::vector<Value> Trace::written_values(const Node& node) const {
+  std::vector<Value> values;
+  if (node.kind == NodeKind::kCall) {
+    for (size_t i = 0; i + node.signature->outputs.size() < node.num_outputs; ++i) {
+      values.push_back(written_value(node, i));
+    }
+  }
+  return values;
 }
 
 const Geometry& Trace::layout(Value value) const {
@@ -115,7 +121,7 @@ const Geometry& Trace::layout(Value value) const {
   }
   const auto& fresh = node.signature->outputs;
   return value.output < fresh.size() ? fresh[value.output]
-                                     : *written_layouts_[node.first_written + value.output - fresh.size()];
+                                     : *written_[node.first_written + value.output - fresh.size()].layout;
 }
 
 std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots) {

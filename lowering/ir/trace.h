@@ -51,7 +51,7 @@ struct Node {
   uint32_t num_operands = 0;
   uint32_t first_scalar = 0;
   uint32_t num_scalars = 0;
-  uint32_t first_written = 0; // of a call: its first written value's layout
+  uint32_t first_written = 0; // of a call: its first written value
   uint32_t leaf_index = 0;    // of a leaf: its place among the leaves
   const Geometry* layout = nullptr;
   SignaturePtr signature;
@@ -128,6 +128,10 @@ class Trace {
   }
   // The distinct values that a call writes, in the order of its operands.
   std::vector<Value> written_values(const Node& node) const;
+  // One of them.
+  Value written_value(const Node& node, size_t index) const {
+    return written_[node.first_written + index].value;
+  }
   // The layout of the storage that holds a value.
   const Geometry& layout(Value value) const;
 
@@ -157,7 +161,13 @@ class Trace {
   }
 
  private:
+  struct Written {
+    Value value;
+    const Geometry* layout;
+  };
+
   void hash_operands(const Node& node);
+  void add_written(const Node& node);
 
   std::vector<Node> nodes_;
   std::vector<Operand> operands_;
@@ -165,7 +175,7 @@ class Trace {
   std::vector<at::Tensor> leaves_;
   std::vector<DeviceDataInfo> leaf_infos_;
   std::vector<LayoutPtr> leaf_layouts_;
-  std::vector<const Geometry*> written_layouts_;
+  std::vector<Written> written_;
   std::forward_list<Geometry> geometries_; // a list: addresses stay valid, and an empty one costs nothing
   Hash128 hash_;
   size_t pending_bytes_ = 0;

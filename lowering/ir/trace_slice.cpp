@@ -103,7 +103,7 @@ Value origin_of(const Trace& trace, Value value) {
     const Node& node = trace.node(value.node);
     const size_t num_fresh = node.signature->outputs.size();
     if (value.output >= num_fresh) {
-      value = trace.written_values(node)[value.output - num_fresh];
+      value = trace.written_value(node, value.output - num_fresh);
     } else if (node.signature->op == &alias_op()) {
       value = trace.operands(node)[0].value;
     } else {

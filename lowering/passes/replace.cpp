@@ -21,7 +21,7 @@ bool writes_beside(const GraphNode& user, GraphValue value, GraphValue other) {
 // Whether its memory is as large as its layout says. That of a leaf may be larger.
 bool is_made_here(GraphValue value) {
   while (value.node->is_call() && value.output >= value.node->signature()->outputs.size()) {
-    value = value.node->written_values()[value.output - value.node->signature()->outputs.size()];
+    value = value.node->written_value(value.output - value.node->signature()->outputs.size());
   }
   return value.node->kind() != NodeKind::kDeviceData;
 }
