@@ -6,6 +6,7 @@
 
 #include "kernels/pointwise.h"
 #include "lowering/fusion/layer_norm.h"
+#include "lowering/fusion/narrow_floats.h"
 
 namespace lazyplug {
 namespace {
@@ -14,42 +15,6 @@ using kernels::Opcode;
 
 bool is_real(const c10::IValue& number) {
   return number.isDouble() || number.isInt();
-}
-
-// What such programs compute in a wider dtype and then round.
-bool is_narrow_float(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
-}
-Opcode narrowing(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Half ? Opcode::kToHalf : Opcode::kToBFloat16;
-}
-
-// Whether what it makes of numbers of a narrow dtype has that dtype, too.
-bool needs_no_rounding(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kNeg:
-    case Opcode::kAbs:
-    case Opcode::kRelu:
-    case Opcode::kFloor:
-    case Opcode::kCeil:
-    case Opcode::kRound:
-    case Opcode::kTrunc:
-    case Opcode::kZero:
-    case Opcode::kOne:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// What the CPU's kernels compute of narrow ones in several steps, some of which they round, at least in some places.
-bool rounds_between(Opcode opcode) {
-  return opcode == Opcode::kRsqrt || opcode == Opcode::kSigmoidBackward || opcode == Opcode::kCube ||
-         opcode == Opcode::kInverseSquare;
-}
-
-bool is_comparison(Opcode opcode) {
-  return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual;
 }
 
 bool is_one(const c10::IValue& number) {
@@ -461,14 +426,14 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const Geometry& result = node.layout_of(0);
   // What is written has its own dtype: float32 += float64 is computed in float64.
   const bool promotes = op.kind == PointwiseOp::Kind::kCompares || (node.op().writes() && op.opcode != Opcode::kCopy);
-  const bool has_bits = op.kind == PointwiseOp::Kind::kBits;
-  const bool is_logic = op.kind == PointwiseOp::Kind::kLogic || has_bits;
+  const bool is_bitwise = op.kind == PointwiseOp::Kind::kBits;
+  const bool is_logic = op.kind == PointwiseOp::Kind::kLogic || is_bitwise;
   const bool is_of_truths = (is_logic || op.kind == PointwiseOp::Kind::kCompares) && are_truths(signature) &&
                             result.dtype == c10::ScalarType::Bool;
   const c10::ScalarType dtype = is_of_truths ? layout_.dtype : promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
-  const bool is_of_integers = has_bits && c10::isIntegralType(dtype, /*includeBool=*/false);
+  const bool is_of_integers = is_bitwise && c10::isIntegralType(dtype, /*includeBool=*/false);
   if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths && !is_of_integers)) {
     return false; // nobody says in which dtype, or these are neither truths nor integers
   }

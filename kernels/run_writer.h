@@ -1,0 +1,602 @@
+// Writes machine code for assembly.cpp, which alone includes this, where the build has found Xbyak.
+#pragma once
+
+#include <ATen/Version.h>
+#include <xbyak/xbyak.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/tile_program.h"
+
+namespace lazyplug::kernels {
+namespace {
+
+using Xbyak::Reg64;
+using Vector = Xbyak::Xmm; // of any width
+
+// What a register may hold: a slot's vector, one of the program's numbers, or a constant.
+using Value = uint16_t;
+constexpr Value kFirstNumber = kMaxSlots;
+constexpr Value kZeros = kFirstNumber + 256;
+constexpr Value kOnes = kZeros + 1;
+constexpr Value kHalves = kZeros + 2;
+constexpr Value kSigns = kZeros + 3;
+constexpr Value kLastBits = kZeros + 4;  // of integers
+constexpr Value kBelowHalf = kZeros + 5; // of what bfloat16 lacks of a float32, just less than half
+constexpr Value kNans = kZeros + 6;
+// From kOnes on.
+constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000};
+
+// Of vroundps and vrndscaleps: inexact results are no exception; besides, how to round.
+constexpr uint8_t kRoundQuietly = 8;
+
+// Predicates of vcmpps.
+enum Compare : uint8_t { kEq = 0, kLt = 1, kLe = 2, kUnordered = 3, kNe = 4, kGe = 13, kGt = 14 };
+
+// The constants that an instruction needs besides its inputs.
+std::vector<Value> constants_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kNeg:
+    case Opcode::kAbs:
+      return {kSigns};
+    case Opcode::kLerp:
+      return {kSigns, kHalves, kOnes};
+    case Opcode::kRelu:
+    case Opcode::kLeakyRelu:
+    case Opcode::kLeakyReluBackward:
+    case Opcode::kThresholdBackward:
+    case Opcode::kWhere:
+    case Opcode::kZero:
+      return {kZeros};
+    case Opcode::kNot:
+      return {kZeros, kOnes};
+    case Opcode::kToBFloat16:
+      return {kLastBits, kBelowHalf, kNans};
+    case Opcode::kReciprocal:
+    case Opcode::kRsqrt:
+    case Opcode::kInverseSquare:
+    case Opcode::kSigmoidBackward:
+    case Opcode::kTanhBackward:
+    case Opcode::kEqual:
+    case Opcode::kNotEqual:
+    case Opcode::kLess:
+    case Opcode::kLessEqual:
+    case Opcode::kGreater:
+    case Opcode::kGreaterEqual:
+    case Opcode::kOne:
+      return {kOnes};
+    default:
+      return {};
+  }
+}
+
+// In the order of operands: inputs, numbers, constants.
+std::vector<Value> values_read(const Instruction& instruction) {
+  std::vector<Value> values(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
+  if (takes_number(instruction.opcode)) {
+    values.push_back(kFirstNumber + instruction.number);
+  }
+  if (traits(instruction.opcode).num_numbers > 1) {
+    values.push_back(kFirstNumber + instruction.second_number);
+  }
+  const auto constants = constants_of(instruction.opcode);
+  values.insert(values.end(), constants.begin(), constants.end());
+  return values;
+}
+
+bool reads(const Instruction& instruction, Value value) {
+  const auto values = values_read(instruction);
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+// Which instructions the processor has, and PyTorch uses.
+struct Target {
+  bool has_avx2 = false;
+  bool has_avx512 = false;
+
+  static const Target& here() {
+    static const Target target = [] {
+      const std::string capability = at::get_cpu_capability();
+      const bool has_avx512 = capability == "AVX512";
+      return Target{has_avx512 || capability == "AVX2", has_avx512};
+    }();
+    return target;
+  }
+  int64_t vector_bytes() const {
+    return has_avx512 ? 64 : 32;
+  }
+  size_t num_registers() const {
+    return has_avx512 ? 32 : 16;
+  }
+};
+
+// Writes the loop of one run. Registers are given out while instructions are written: who is read again last gives way.
+// Where there are enough, each instruction is written for several vectors, one after the other: what is computed of one
+// waits for itself, and not for the others.
+class RunWriter {
+ public:
+  RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end, int64_t num_copies)
+      : code_(code), program_(program), begin_(begin), end_(end), num_copies_(num_copies) {}
+
+  void write() {
+    choose_pointers();
+    for (size_t i = 0; i < kNumPointers; ++i) {
+      if (is_saved(i)) {
+        code_.push(pointer(i));
+      }
+    }
+    code_.push(scratch());
+    for (size_t i = 0; i < pointed_.size(); ++i) {
+      code_.mov(pointer(i), code_.ptr[slots() + 8 * pointed_[i]]);
+    }
+    code_.xor_(offset(), offset());
+    Xbyak::Label loop;
+    code_.L(loop);
+    for (place_ = begin_; place_ < end_; ++place_) {
+      for (copy_ = 0; copy_ < num_copies_; ++copy_) {
+        write_instruction();
+      }
+      release();
+    }
+    code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
+    code_.cmp(offset(), num_bytes());
+    code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
+    code_.vzeroupper();
+    code_.pop(scratch());
+    for (size_t i = kNumPointers; i-- > 0;) {
+      if (is_saved(i)) {
+        code_.pop(pointer(i));
+      }
+    }
+    code_.ret();
+    write_constants();
+  }
+
+ private:
+  static constexpr size_t kMaxRegisters = 32;
+  static constexpr size_t kNumPointers = 10;
+  static constexpr size_t kNever = SIZE_MAX;
+
+  // Of the calling convention: the arguments, registers that a function may use, and those that it must restore.
+  Reg64 num_bytes() const {
+    return code_.rdi;
+  }
+  Reg64 slots() const {
+    return code_.rsi;
+  }
+  Reg64 numbers() const {
+    return code_.rdx;
+  }
+  Reg64 offset() const {
+    return code_.rax;
+  }
+  Reg64 scratch() const {
+    return code_.r15;
+  }
+  Reg64 pointer(size_t index) const {
+    const Reg64 all[kNumPointers] =
+        {code_.rcx, code_.r8, code_.r9, code_.r10, code_.r11, code_.rbx, code_.rbp, code_.r12, code_.r13, code_.r14};
+    return all[index];
+  }
+  bool is_saved(size_t index) const {
+    return index >= 5 && index < pointed_.size();
+  }
+
+  // The first slots whose memory is needed have their pointers in registers.
+  void choose_pointers() {
+    for (size_t i = begin_; i < end_; ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      for (size_t input = 0; input < num_inputs(instruction.opcode); ++input) {
+        if (!is_made_before(instruction.inputs[input], i)) {
+          choose_pointer(instruction.inputs[input]);
+        }
+      }
+      if (is_stored(i)) {
+        choose_pointer(instruction.out);
+      }
+    }
+  }
+  void choose_pointer(Slot slot) {
+    const bool is_new = std::find(pointed_.begin(), pointed_.end(), slot) == pointed_.end();
+    if (is_new && pointed_.size() < kNumPointers) {
+      pointed_.push_back(slot);
+    }
+  }
+
+  bool is_made_before(Slot slot, size_t place) const {
+    return std::any_of(at(begin_), at(place), [&](const Instruction& earlier) { return earlier.out == slot; });
+  }
+
+  // Whether somebody needs the memory of what the instruction makes.
+  bool is_stored(size_t place) const {
+    const Slot slot = program_.instructions[place].out;
+    for (size_t i = place + 1; i < program_.instructions.size(); ++i) {
+      if (i >= end_ && reads(program_.instructions[i], slot)) {
+        return true;
+      }
+      if (program_.instructions[i].out == slot) {
+        return false;
+      }
+    }
+    return slot < program_.num_memory;
+  }
+
+  size_t next_use(Value value, size_t after) const {
+    for (size_t i = after; i < end_; ++i) {
+      if (reads(program_.instructions[i], value)) {
+        return i;
+      }
+      if (program_.instructions[i].out == value) {
+        return kNever;
+      }
+    }
+    return kNever;
+  }
+
+  std::vector<Instruction>::const_iterator at(size_t place) const {
+    return program_.instructions.begin() + static_cast<std::ptrdiff_t>(place);
+  }
+
+  Xbyak::Address memory_of(Slot slot, int64_t copy) {
+    const auto place = static_cast<int>(copy * target_.vector_bytes());
+    const auto found = std::find(pointed_.begin(), pointed_.end(), slot);
+    if (found != pointed_.end()) {
+      return code_.ptr[pointer(static_cast<size_t>(found - pointed_.begin())) + offset() + place];
+    }
+    code_.mov(scratch(), code_.ptr[slots() + 8 * slot]);
+    return code_.ptr[scratch() + offset() + place];
+  }
+
+  // Registers.
+  struct Register {
+    std::optional<Value> value;
+    int64_t copy = 0;        // of a slot
+    bool is_pinned = false;  // by the instruction that is being written
+    bool is_unsaved = false; // a slot's only copy
+  };
+
+  Vector vector(size_t index) const {
+    const int number = static_cast<int>(index);
+    return target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Zmm(number)) : Xbyak::Ymm(number);
+  }
+
+  std::optional<size_t> find(Value value) const {
+    const auto found = std::find_if(std::begin(registers_), std::end(registers_), [&](const Register& each) {
+      return each.value == value && (value >= kFirstNumber || each.copy == copy_);
+    });
+    return found == std::end(registers_) ? std::nullopt : std::optional<size_t>(found - std::begin(registers_));
+  }
+
+  // A pinned one that holds nothing.
+  size_t take() {
+    const size_t num_registers = target_.num_registers();
+    size_t chosen = num_registers;
+    size_t latest = 0;
+    for (size_t i = 0; i < num_registers; ++i) {
+      const Register& each = registers_[i];
+      if (each.is_pinned) {
+        continue;
+      }
+      // What the instruction has made of earlier vectors is read by the next ones.
+      const bool is_done = each.value < kFirstNumber && each.copy < copy_;
+      const size_t use = each.value ? next_use(*each.value, is_done ? place_ + 1 : place_) : kNever;
+      if (chosen == num_registers || use > latest) {
+        chosen = i;
+        latest = use;
+      }
+    }
+    Register& result = registers_[chosen];
+    if (result.value && result.is_unsaved && latest != kNever) {
+      code_.vmovups(memory_of(static_cast<Slot>(*result.value), result.copy), vector(chosen));
+    }
+    result = {std::nullopt, 0, true, false};
+    return chosen;
+  }
+  Vector temporary() {
+    return vector(take());
+  }
+
+  Vector get(Value value) {
+    auto place = find(value);
+    if (!place) {
+      place = take();
+      registers_[*place].value = value;
+      registers_[*place].copy = copy_;
+      load(value, vector(*place));
+    }
+    registers_[*place].is_pinned = true;
+    return vector(*place);
+  }
+
+  void load(Value value, const Vector& to) {
+    if (value < kFirstNumber) {
+      code_.vmovups(to, memory_of(static_cast<Slot>(value), copy_));
+    } else if (value < kZeros) {
+      code_.vbroadcastss(to, code_.ptr[numbers() + sizeof(float) * (value - kFirstNumber)]);
+    } else if (value == kZeros) {
+      code_.vxorps(to, to, to);
+    } else {
+      code_.vbroadcastss(to, code_.ptr[code_.rip + constants_[value - kOnes]]);
+    }
+  }
+
+  void write_constants() {
+    code_.align(4);
+    for (size_t i = 0; i < std::size(kConstants); ++i) {
+      code_.L(constants_[i]);
+      code_.dd(kConstants[i]);
+    }
+  }
+
+  void write_instruction() {
+    const Instruction& instruction = program_.instructions[place_];
+    std::vector<Vector> operands;
+    for (const Value value : values_read(instruction)) {
+      operands.push_back(get(value));
+    }
+    const size_t result = take();
+    compute(instruction.opcode, vector(result), operands);
+    keep(result, instruction.out);
+    if (is_stored(place_)) {
+      code_.vmovups(memory_of(instruction.out, copy_), vector(result));
+      registers_[result].is_unsaved = false;
+    }
+    for (Register& each : registers_) {
+      each.is_pinned = false;
+    }
+  }
+
+  // What nobody reads any more.
+  void release() {
+    for (Register& each : registers_) {
+      if (each.value && next_use(*each.value, place_ + 1) == kNever) {
+        each = {};
+      }
+    }
+  }
+
+  void keep(size_t result, Slot slot) {
+    if (const auto before = find(slot)) {
+      registers_[*before] = {};
+    }
+    registers_[result] = {slot, copy_, true, true};
+  }
+
+  // operands: see values_read(). Computes as kernels/tile_loops.inc.cpp does.
+  void compute(Opcode opcode, const Vector& out, const std::vector<Vector>& operands) {
+    const auto operand = [&](size_t i) { return i < operands.size() ? operands[i] : out; };
+    const Vector a = operand(0);
+    const Vector b = operand(1);
+    const Vector c = operand(2);
+    const Vector d = operand(3);
+    switch (opcode) {
+      case Opcode::kCopy:
+      case Opcode::kNumber:
+      case Opcode::kZero:
+      case Opcode::kOne:
+        return code_.vmovaps(out, a);
+      case Opcode::kNeg:
+        return code_.vxorps(out, a, b);
+      case Opcode::kAbs:
+        return code_.vandnps(out, b, a);
+      case Opcode::kSqrtExact:
+        return code_.vsqrtps(out, a);
+      case Opcode::kReciprocal:
+        return code_.vdivps(out, b, a);
+      case Opcode::kAddNumber:
+        return code_.vaddps(out, a, b);
+      case Opcode::kSubNumber:
+        return code_.vsubps(out, a, b);
+      case Opcode::kMulNumber:
+      case Opcode::kMul:
+        return code_.vmulps(out, a, b);
+      case Opcode::kDivNumber:
+      case Opcode::kDiv:
+        return code_.vdivps(out, a, b);
+      case Opcode::kAdd:
+        code_.vmovaps(out, a);
+        return code_.vfmadd231ps(out, b, c);
+      case Opcode::kSub:
+        code_.vmovaps(out, a);
+        return code_.vfnmadd231ps(out, b, c);
+      case Opcode::kAddcmul: {
+        const Vector product = temporary();
+        code_.vmulps(product, d, b);
+        code_.vmovaps(out, a);
+        return code_.vfmadd231ps(out, product, c);
+      }
+      case Opcode::kMulAdd:
+        code_.vmovaps(out, c);
+        return code_.vfmadd231ps(out, a, b);
+      case Opcode::kAddcdiv:
+        code_.vmulps(out, d, b);
+        code_.vdivps(out, out, c);
+        return code_.vaddps(out, a, out);
+      case Opcode::kLerp:
+        return compute_lerp(out, operands);
+      case Opcode::kMaximum:
+        code_.vmaxps(out, a, b);
+        return unless_nan(out, a);
+      case Opcode::kMinimum:
+        code_.vminps(out, a, b);
+        return unless_nan(out, a);
+      case Opcode::kClampMin:
+        code_.vmaxps(out, b, a);
+        return unless_nan(out, b);
+      case Opcode::kClampMax:
+        code_.vminps(out, b, a);
+        return unless_nan(out, b);
+      case Opcode::kClamp:
+        code_.vmaxps(out, b, a);
+        code_.vminps(out, c, out);
+        unless_nan(out, c);
+        return unless_nan(out, b);
+      case Opcode::kRelu:
+        return code_.vmaxps(out, b, a);
+      case Opcode::kLeakyRelu:
+        return compute_leaky(out, a, a, b, c);
+      case Opcode::kLeakyReluBackward:
+        return compute_leaky(out, a, b, c, d);
+      case Opcode::kFloor:
+        return round(out, a, kRoundQuietly | 1);
+      case Opcode::kCeil:
+        return round(out, a, kRoundQuietly | 2);
+      case Opcode::kRound:
+        return round(out, a, kRoundQuietly);
+      case Opcode::kTrunc:
+        return round(out, a, kRoundQuietly | 3);
+      case Opcode::kNot:
+        return compare(out, operands, kEq);
+      case Opcode::kToHalf: {
+        const Vector half =
+            target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Ymm(out.getIdx())) : Vector(out.getIdx());
+        code_.vcvtps2ph(half, a, 0);
+        return code_.vcvtph2ps(out, half);
+      }
+      case Opcode::kToBFloat16:
+        return compute_bfloat16(out, operands);
+      case Opcode::kRsqrt:
+        code_.vsqrtps(out, a);
+        return code_.vdivps(out, b, out);
+      case Opcode::kSquare:
+        return code_.vmulps(out, a, a);
+      case Opcode::kCube:
+        code_.vmulps(out, a, a);
+        return code_.vmulps(out, out, a);
+      case Opcode::kInverseSquare:
+        code_.vmulps(out, a, a);
+        return code_.vdivps(out, b, out);
+      case Opcode::kSigmoidBackward:
+        code_.vsubps(out, c, b);
+        code_.vmulps(out, a, out);
+        return code_.vmulps(out, out, b);
+      case Opcode::kTanhBackward:
+        code_.vmovaps(out, c);
+        code_.vfnmadd231ps(out, b, b);
+        return code_.vmulps(out, a, out);
+      case Opcode::kThresholdBackward:
+        return choose(out, {kLe, b, c}, d, a);
+      case Opcode::kEqual:
+        return compare(out, operands, kEq);
+      case Opcode::kNotEqual:
+        return compare(out, operands, kNe);
+      case Opcode::kLess:
+        return compare(out, operands, kLt);
+      case Opcode::kLessEqual:
+        return compare(out, operands, kLe);
+      case Opcode::kGreater:
+        return compare(out, operands, kGt);
+      case Opcode::kGreaterEqual:
+        return compare(out, operands, kGe);
+      case Opcode::kWhere:
+        return choose(out, {kNe, a, d}, b, c);
+      default:
+        TORCH_INTERNAL_ASSERT(false, "no machine code for ", traits(opcode).name);
+    }
+  }
+
+  struct Condition {
+    Compare predicate;
+    Vector a;
+    Vector b;
+  };
+
+  // What follows takes `out` for none of the operands, but where it is read, too.
+
+  void choose(const Vector& out, const Condition& condition, const Vector& yes, const Vector& no) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, condition.a, condition.b, condition.predicate);
+      code_.vblendmps(out | code_.k1, no, yes);
+    } else {
+      code_.vcmpps(out, condition.a, condition.b, condition.predicate);
+      code_.vblendvps(out, no, yes, out);
+    }
+  }
+
+  void compare(const Vector& out, const std::vector<Vector>& operands, Compare predicate) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, operands[0], operands[1], predicate);
+      code_.vmovaps(out | code_.k1 | code_.T_z, operands[2]);
+    } else {
+      code_.vcmpps(out, operands[0], operands[1], predicate);
+      code_.vandps(out, out, operands[2]);
+    }
+  }
+
+  // `value` where `tested` is NaN; else what is there.
+  void replace_where_nan(const Vector& out, const Vector& tested, const Vector& value) {
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, tested, tested, kUnordered);
+      code_.vmovaps(out | code_.k1, value);
+    } else {
+      const Vector is_nan = temporary();
+      code_.vcmpps(is_nan, tested, tested, kUnordered);
+      code_.vblendvps(out, out, value, is_nan);
+    }
+  }
+
+  // The bound or operand itself, if that is NaN.
+  void unless_nan(const Vector& out, const Vector& value) {
+    replace_where_nan(out, value, value);
+  }
+
+  void round(const Vector& out, const Vector& a, uint8_t how) {
+    target_.has_avx512 ? code_.vrndscaleps(out, a, how) : code_.vroundps(out, a, how);
+  }
+
+  void compute_bfloat16(const Vector& out, const std::vector<Vector>& operands) {
+    const Vector a = operands[0];
+    code_.vpsrld(out, a, 16);
+    target_.has_avx512 ? code_.vpandd(out, out, operands[1]) : code_.vpand(out, out, operands[1]);
+    code_.vpaddd(out, out, operands[2]);
+    code_.vpaddd(out, out, a);
+    code_.vpsrld(out, out, 16);
+    code_.vpslld(out, out, 16);
+    replace_where_nan(out, a, operands[3]);
+  }
+
+  // x where `argument` is positive, else x * slope.
+  void
+  compute_leaky(const Vector& out, const Vector& x, const Vector& argument, const Vector& slope, const Vector& zeros) {
+    const Vector product = temporary();
+    code_.vmulps(product, x, slope);
+    choose(out, {kGt, argument, zeros}, x, product);
+  }
+
+  // From the nearer end: a + weight * (b - a), or b + (weight - 1) * (b - a).
+  void compute_lerp(const Vector& out, const std::vector<Vector>& operands) {
+    const Vector a = operands[0];
+    const Vector b = operands[1];
+    const Vector weight = operands[2];
+    const Vector magnitude = temporary();
+    const Vector rest = temporary();
+    const Vector factor = temporary();
+    code_.vandnps(magnitude, operands[3], weight);
+    code_.vsubps(rest, weight, operands[5]);
+    const Condition is_small{kLt, magnitude, operands[4]};
+    choose(factor, is_small, weight, rest);
+    choose(out, is_small, a, b);
+    code_.vsubps(rest, b, a); // the difference
+    code_.vfmadd231ps(out, factor, rest);
+  }
+
+  Xbyak::CodeGenerator& code_;
+  const Target& target_ = Target::here();
+  const Program& program_;
+  const size_t begin_;
+  const size_t end_;
+  const int64_t num_copies_; // how many vectors it computes at a time
+  std::vector<Slot> pointed_;
+  Register registers_[kMaxRegisters];
+  // The instruction that is being written, and for which of the vectors.
+  size_t place_ = 0;
+  int64_t copy_ = 0;
+  Xbyak::Label constants_[std::size(kConstants)];
+};
+
+} // namespace
+} // namespace lazyplug::kernels

@@ -1,0 +1,45 @@
+// Floats of 16 bits, which a group computes in float32 and rounds after each step.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "kernels/opcode.h"
+
+namespace lazyplug {
+
+inline bool is_narrow_float(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+}
+inline kernels::Opcode narrowing(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half ? kernels::Opcode::kToHalf : kernels::Opcode::kToBFloat16;
+}
+
+// Whether what it makes of numbers of a narrow dtype has that dtype, too.
+inline bool needs_no_rounding(kernels::Opcode opcode) {
+  switch (opcode) {
+    case kernels::Opcode::kNeg:
+    case kernels::Opcode::kAbs:
+    case kernels::Opcode::kRelu:
+    case kernels::Opcode::kFloor:
+    case kernels::Opcode::kCeil:
+    case kernels::Opcode::kRound:
+    case kernels::Opcode::kTrunc:
+    case kernels::Opcode::kZero:
+    case kernels::Opcode::kOne:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What the CPU's kernels compute of narrow ones in several steps, some of which they round, at least in some places.
+inline bool rounds_between(kernels::Opcode opcode) {
+  return opcode == kernels::Opcode::kRsqrt || opcode == kernels::Opcode::kSigmoidBackward ||
+         opcode == kernels::Opcode::kCube || opcode == kernels::Opcode::kInverseSquare;
+}
+
+inline bool is_comparison(kernels::Opcode opcode) {
+  return opcode >= kernels::Opcode::kEqual && opcode <= kernels::Opcode::kGreaterEqual;
+}
+
+} // namespace lazyplug
