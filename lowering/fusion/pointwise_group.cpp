@@ -371,7 +371,9 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   } else {
     Step number{Opcode::kNumber, {}, {}, place, 1};
     number.is_for_row = is_for_row_;
-    step.sources.push_back({false, casts_number(step) ? add_narrowed(std::move(number)) : add_step(std::move(number))});
+    // PyTorch's mul_ multiplies such a number by the tensor.
+    const bool is_cast = casts_number(step) || (is_in_place_ && step.opcode == Opcode::kMul);
+    step.sources.push_back({false, is_cast ? add_narrowed(std::move(number)) : add_step(std::move(number))});
   }
   return true;
 }
@@ -438,6 +440,7 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     return false; // nobody says in which dtype, or these are neither truths nor integers
   }
   call_dtype_ = is_of_truths ? c10::ScalarType::Bool : dtype;
+  is_in_place_ = node.op().writes();
   if (result.offset != 0 || result.has_bits() || !is_storable || (nodes_.empty() && !begin_layout(node, op, dtype)) ||
       kernels::computing_dtype(dtype) != layout_.dtype) {
     return false;

@@ -132,9 +132,11 @@ class PointwiseGroup {
   bool takes_functions_;
   bool has_functions_ = false;
   bool has_rows_ = false;
-  // Of the call that is being added: whether it makes one element for each row, and in which dtype it computes.
+  // Of the call that is being added: whether it makes one element for each row, in which dtype it computes, and whether
+  // it writes its first operand.
   bool is_for_row_ = false;
   c10::ScalarType call_dtype_ = c10::ScalarType::Undefined;
+  bool is_in_place_ = false;
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it

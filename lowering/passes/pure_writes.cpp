@@ -82,6 +82,13 @@ bool lies_as_its_operands(const GraphNode& node) {
   return true;
 }
 
+// Of 16-bit floats: PyTorch's `mul_` rounds a number that is not a tensor to their dtype, `mul` does not.
+bool rounds_number(const GraphNode& node) {
+  const c10::ScalarType dtype = node.layout_of(0).dtype;
+  return (dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16) &&
+         node.op().base_name() == "aten::mul_" && node.op().overload() == "Scalar";
+}
+
 SignaturePtr pure_signature(const GraphNode& node, const OpInfo& op) {
   const Signature& original = *node.signature();
   auto signature = c10::make_intrusive<Signature>(original);
@@ -101,7 +108,8 @@ const OpInfo* pure_op(const GraphNode& node) {
     return nullptr;
   }
   const GraphUse& written = node.operand(0);
-  if (!written.is_write() || written.view() || !is_needed_later(node, written.value()) || !lies_as_its_operands(node)) {
+  if (!written.is_write() || written.view() || !is_needed_later(node, written.value()) || !lies_as_its_operands(node) ||
+      rounds_number(node)) {
     return nullptr;
   }
   return pure_variant(node.op());

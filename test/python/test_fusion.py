@@ -114,6 +114,23 @@ def test_what_the_cpu_rounds_in_between_is_the_cpus(dtype):
         assert torch.equal(actual.cpu(), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+@pytest.mark.own_schedule("counts groups")
+def test_each_overload_rounds_its_number_as_the_cpu_does(name, dtype):
+    a, b, _ = inputs((40, 50), dtype)
+    number, of_op = 1 / 0.9, getattr(torch.ops.aten, name)
+
+    def program(a, b):
+        new = of_op.Scalar(a * b, number) * b, of_op.Tensor(a * b, torch.tensor(number, dtype=dtype)) * b
+        in_place = [getattr(torch.ops.aten, name + "_").Scalar(a * b, number), getattr(a * b, name + "_")(number)]
+        return *new, *in_place, getattr(torch, name)(a * b, number) * b
+
+    for actual, expected in zip(program(a.to(DEVICE), b.to(DEVICE)), program(a, b), strict=True):
+        assert torch.equal(actual.cpu(), expected)
+    assert groups()[0] >= 1
+
+
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 

@@ -46,6 +46,15 @@ TEST(PureWrites, WhatPromotesOrLiesOtherwiseStays) {
   EXPECT_EQ(after(make_writes_pure, text), text);
 }
 
+TEST(PureWrites, WhatRoundsItsNumberStays) {
+  const std::string text =
+      "%0 = device_data(0)  # BFloat16[2, 3] strides=[3, 1]\n"
+      "%1 = aten::exp(%0)  # BFloat16[2, 3] strides=[3, 1]\n"
+      "%2 = aten::mul_.Scalar(%1, 1.5)  # BFloat16[2, 3] strides=[3, 1]\n"
+      "return %1, %2\n";
+  EXPECT_EQ(after(make_writes_pure, text), text);
+}
+
 TEST(PureWrites, TheResultOfAPureCallMayBeWrittenAgain) {
   EXPECT_EQ(
       after(
