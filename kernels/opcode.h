@@ -211,6 +211,10 @@ constexpr const OpcodeTraits& traits(Opcode opcode) {
   return kOpcodes[static_cast<size_t>(opcode)];
 }
 
+constexpr bool is_comparison(Opcode opcode) {
+  return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual;
+}
+
 // Whether programs of integers may have it.
 constexpr bool is_for_integers(Opcode opcode) {
   switch (opcode) {

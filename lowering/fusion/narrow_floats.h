@@ -38,8 +38,4 @@ inline bool rounds_between(kernels::Opcode opcode) {
          opcode == kernels::Opcode::kCube || opcode == kernels::Opcode::kInverseSquare;
 }
 
-inline bool is_comparison(kernels::Opcode opcode) {
-  return opcode >= kernels::Opcode::kEqual && opcode <= kernels::Opcode::kGreaterEqual;
-}
-
 } // namespace lazyplug

@@ -282,7 +282,7 @@ bool PointwiseGroup::choose_opcode(const PointwiseOp& op, Step& step) const {
 // What the step makes, in the dtype of its call.
 uint32_t PointwiseGroup::add_narrowed(Step step) {
   const bool is_for_row = step.is_for_row;
-  const bool is_truth = is_comparison(step.opcode) || step.opcode == Opcode::kNot;
+  const bool is_truth = kernels::is_comparison(step.opcode) || step.opcode == Opcode::kNot;
   const bool is_narrow = is_narrow_float(call_dtype_) && !is_truth && !needs_no_rounding(step.opcode);
   const uint32_t wide = add_step(std::move(step));
   if (!is_narrow) {
