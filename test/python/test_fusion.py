@@ -159,6 +159,12 @@ def signless(a, b, c):
     return torch.where(a > b, (a * 7 + b) & 63, ~c - b) + (a == 3) * torch.minimum(b, c).clamp(max=200)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_what_has_no_memory_is_not_computed(dtype):
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        ((torch.ones(1 << 50, dtype=dtype, device=DEVICE) + 1) * 2)[:4].cpu()
+
+
 @pytest.mark.own_schedule("counts groups")
 def test_large_integers_are_exact():
     a = torch.tensor([[1, -3, 2**40 + 1, 2**62]])
