@@ -215,10 +215,15 @@ constexpr bool is_comparison(Opcode opcode) {
   return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual;
 }
 
+// Whether it is computed in the same way of floats and of integers.
+constexpr bool is_for_any(Opcode opcode) {
+  return opcode == Opcode::kCopy || opcode == Opcode::kNot || is_comparison(opcode) || opcode == Opcode::kWhere ||
+         opcode == Opcode::kNumber || opcode == Opcode::kZero || opcode == Opcode::kOne;
+}
+
 // Whether programs of integers may have it.
 constexpr bool is_for_integers(Opcode opcode) {
   switch (opcode) {
-    case Opcode::kCopy:
     case Opcode::kNeg:
     case Opcode::kAbs:
     case Opcode::kAddNumber:
@@ -233,26 +238,15 @@ constexpr bool is_for_integers(Opcode opcode) {
     case Opcode::kClampMax:
     case Opcode::kClamp:
     case Opcode::kRelu:
-    case Opcode::kNot:
     case Opcode::kBitNot:
     case Opcode::kBitAnd:
     case Opcode::kBitOr:
     case Opcode::kBitXor:
     case Opcode::kSquare:
     case Opcode::kCube:
-    case Opcode::kEqual:
-    case Opcode::kNotEqual:
-    case Opcode::kLess:
-    case Opcode::kLessEqual:
-    case Opcode::kGreater:
-    case Opcode::kGreaterEqual:
-    case Opcode::kWhere:
-    case Opcode::kNumber:
-    case Opcode::kZero:
-    case Opcode::kOne:
       return true;
     default:
-      return false;
+      return is_for_any(opcode);
   }
 }
 // Whether programs of floats may.

@@ -1,5 +1,6 @@
 #include "kernels/pointwise.h"
 
+#include <ATen/Dispatch.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -265,7 +266,9 @@ void run(
     const double* numbers,
     const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(memory.size() == program.num_memory && space.num_inputs() <= memory.size());
-  with_elements_of(program, [&]<typename T>() { run_parts<T>(program, space, memory, numbers, assembly); });
+  AT_DISPATCH_ALL_TYPES(program.dtype, "tile program", [&] {
+    run_parts<scalar_t>(program, space, memory, numbers, assembly);
+  });
 }
 
 } // namespace lazyplug::kernels

@@ -61,16 +61,10 @@ std::vector<Value> constants_of(Opcode opcode) {
     case Opcode::kInverseSquare:
     case Opcode::kSigmoidBackward:
     case Opcode::kTanhBackward:
-    case Opcode::kEqual:
-    case Opcode::kNotEqual:
-    case Opcode::kLess:
-    case Opcode::kLessEqual:
-    case Opcode::kGreater:
-    case Opcode::kGreaterEqual:
     case Opcode::kOne:
       return {kOnes};
     default:
-      return {};
+      return is_comparison(opcode) ? std::vector<Value>{kOnes} : std::vector<Value>();
   }
 }
 

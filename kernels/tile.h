@@ -1,7 +1,5 @@
 #pragma once
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -100,28 +98,6 @@ inline void run_assembly(
     next = run.end;
   }
   run_loops(all.slice(next), numbers, 0, n, tile);
-}
-
-// Calls a template's instance for the type of the elements in which the program computes.
-template <typename Function>
-void with_elements_of(const Program& program, Function function) {
-  switch (program.dtype) {
-    case c10::ScalarType::Float:
-      return function.template operator()<float>();
-    case c10::ScalarType::Double:
-      return function.template operator()<double>();
-    case c10::ScalarType::Byte:
-      return function.template operator()<uint8_t>();
-    case c10::ScalarType::Char:
-      return function.template operator()<int8_t>();
-    case c10::ScalarType::Short:
-      return function.template operator()<int16_t>();
-    case c10::ScalarType::Int:
-      return function.template operator()<int32_t>();
-    default:
-      TORCH_INTERNAL_ASSERT(program.dtype == c10::ScalarType::Long);
-      return function.template operator()<int64_t>();
-  }
 }
 
 // `assembly` may be null.

@@ -40,16 +40,49 @@ V truth(Integers<V> condition) {
   return condition ? broadcast<V>(1) : broadcast<V>(0);
 }
 
+// What is the same for floats and integers.
+template <Opcode kOpcode, typename V>
+V apply_to_any(V a, V b, V c, V s) {
+  using T = Element<V>;
+  switch (kOpcode) {
+    case Opcode::kCopy:
+      return a;
+    case Opcode::kNot:
+      return truth<V>(a == T(0));
+    case Opcode::kEqual:
+      return truth<V>(a == b);
+    case Opcode::kNotEqual:
+      return truth<V>(a != b);
+    case Opcode::kLess:
+      return truth<V>(a < b);
+    case Opcode::kLessEqual:
+      return truth<V>(a <= b);
+    case Opcode::kGreater:
+      return truth<V>(a > b);
+    case Opcode::kGreaterEqual:
+      return truth<V>(a >= b);
+    case Opcode::kWhere:
+      return a != T(0) ? b : c;
+    case Opcode::kNumber:
+      return s;
+    case Opcode::kZero:
+      return broadcast<V>(0);
+    case Opcode::kOne:
+      return broadcast<V>(1);
+    default:
+      break; // see is_for_any()
+  }
+  __builtin_unreachable();
+}
+
 // Of integers, whose arithmetic is that of unsigned ones.
 template <Opcode kOpcode, typename V>
-V apply_to_integers(V a, V b, V c, V s, V t) {
+V apply_to_integers(V a, V b, V s, V t) {
   using Unsigned = VectorOf<std::make_unsigned_t<Element<V>>>;
   const auto wraps = [](V x) { return reinterpret_cast<Unsigned>(x); };
   const auto wrapped = [](Unsigned x) { return reinterpret_cast<V>(x); };
   const V zero{};
   switch (kOpcode) {
-    case Opcode::kCopy:
-      return a;
     case Opcode::kNeg:
       return wrapped(-wraps(a));
     case Opcode::kAbs:
@@ -80,8 +113,6 @@ V apply_to_integers(V a, V b, V c, V s, V t) {
     }
     case Opcode::kRelu:
       return a < zero ? zero : a;
-    case Opcode::kNot:
-      return truth<V>(a == zero);
     case Opcode::kBitNot:
       return ~a;
     case Opcode::kBitAnd:
@@ -94,26 +125,6 @@ V apply_to_integers(V a, V b, V c, V s, V t) {
       return wrapped(wraps(a) * wraps(a));
     case Opcode::kCube:
       return wrapped(wraps(a) * wraps(a) * wraps(a));
-    case Opcode::kEqual:
-      return truth<V>(a == b);
-    case Opcode::kNotEqual:
-      return truth<V>(a != b);
-    case Opcode::kLess:
-      return truth<V>(a < b);
-    case Opcode::kLessEqual:
-      return truth<V>(a <= b);
-    case Opcode::kGreater:
-      return truth<V>(a > b);
-    case Opcode::kGreaterEqual:
-      return truth<V>(a >= b);
-    case Opcode::kWhere:
-      return a != zero ? b : c;
-    case Opcode::kNumber:
-      return s;
-    case Opcode::kZero:
-      return zero;
-    case Opcode::kOne:
-      return broadcast<V>(1);
     default:
       break; // see is_for_integers()
   }
@@ -124,8 +135,6 @@ template <Opcode kOpcode, typename V>
 V apply_to_floats(V a, V b, V c, V s, V t) {
   using T = Element<V>;
   switch (kOpcode) {
-    case Opcode::kCopy:
-      return a;
     case Opcode::kNeg:
       return -a;
     case Opcode::kAbs:
@@ -183,8 +192,6 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
       return round_by<Rounding::kNearest>(a);
     case Opcode::kTrunc:
       return round_by<Rounding::kTrunc>(a);
-    case Opcode::kNot:
-      return truth<V>(a == T(0));
     case Opcode::kToHalf:
       return to_narrow<Half>(a);
     case Opcode::kToBFloat16:
@@ -239,26 +246,19 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
       return gelu_tanh_backward(a, b);
     case Opcode::kSoftplusBackward:
       return softplus_backward(a, b, s, t);
+    case Opcode::kCopy:
+    case Opcode::kNot:
     case Opcode::kEqual:
-      return truth<V>(a == b);
     case Opcode::kNotEqual:
-      return truth<V>(a != b);
     case Opcode::kLess:
-      return truth<V>(a < b);
     case Opcode::kLessEqual:
-      return truth<V>(a <= b);
     case Opcode::kGreater:
-      return truth<V>(a > b);
     case Opcode::kGreaterEqual:
-      return truth<V>(a >= b);
     case Opcode::kWhere:
-      return a != T(0) ? b : c;
     case Opcode::kNumber:
-      return s;
     case Opcode::kZero:
-      return broadcast<V>(0);
     case Opcode::kOne:
-      return broadcast<V>(1);
+      break; // see apply_to_any()
     case Opcode::kBitNot:
     case Opcode::kBitAnd:
     case Opcode::kBitOr:
@@ -283,8 +283,10 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
 template <Opcode kOpcode, typename V>
 V apply(V a, V b, V c, V s, V t) {
   using T = Element<V>;
-  if constexpr (std::is_integral_v<T>) {
-    return apply_to_integers<kOpcode>(a, b, c, s, t);
+  if constexpr (is_for_any(kOpcode)) {
+    return apply_to_any<kOpcode>(a, b, c, s);
+  } else if constexpr (std::is_integral_v<T>) {
+    return apply_to_integers<kOpcode>(a, b, s, t);
   } else {
     return apply_to_floats<kOpcode>(a, b, c, s, t);
   }

@@ -1,5 +1,6 @@
 #include "kernels/tile_program.h"
 
+#include <ATen/Dispatch.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -169,7 +170,7 @@ bool can_compute_in(c10::ScalarType dtype) {
 }
 
 std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype) {
-  if (dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16) {
+  if (is_narrow_float(dtype)) {
     return c10::ScalarType::Float;
   }
   const bool has_programs =
@@ -204,7 +205,7 @@ std::optional<Program> parse(std::string_view text) {
 
 void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(!program.has_rows());
-  with_elements_of(program, [&]<typename T>() { run_rows<T>(program, rows, assembly); });
+  AT_DISPATCH_ALL_TYPES(program.dtype, "tile program", [&] { run_rows<scalar_t>(program, rows, assembly); });
 }
 
 } // namespace lazyplug::kernels

@@ -55,8 +55,11 @@ struct Program {
 constexpr size_t kMaxSlots = 64;
 constexpr size_t kTileBytes = 48 * 1024;    // of all slots together
 bool can_compute_in(c10::ScalarType dtype); // floats
-// In which dtype programs compute what has this one: float32 for float16 and bfloat16, after each step of which an
-// instruction rounds. Nothing if there are no programs for it.
+// Of 16 bits: programs compute them in float32, and an instruction rounds after each step.
+constexpr bool is_narrow_float(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+}
+// In which dtype programs compute what has this one. Nothing if there are no programs for it.
 std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype);
 
 // A number of a program of integers, and back: its bits.

@@ -1,4 +1,4 @@
-// Floats of 16 bits, which a group computes in float32 and rounds after each step.
+// Floats of 16 bits in a group: see kernels::is_narrow_float().
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,9 +7,7 @@
 
 namespace lazyplug {
 
-inline bool is_narrow_float(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
-}
+// What rounds to it.
 inline kernels::Opcode narrowing(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Half ? kernels::Opcode::kToHalf : kernels::Opcode::kToBFloat16;
 }

@@ -234,9 +234,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   }
   Step step{op.opcode, {}, {}};
   step.is_for_row = is_for_row_;
-  if (!choose_opcode(op, step)) {
-    return false;
-  }
+  step.opcode = opcode_of(op);
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
@@ -256,7 +254,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (op.kind == PointwiseOp::Kind::kMasked) {
     std::rotate(step.sources.begin(), step.sources.begin() + 1, step.sources.end());
   }
-  if (rounds_by_place(step)) {
+  if (!can_compute(op, step.opcode) || rounds_by_place(step)) {
     return false;
   }
   has_rows_ |= kernels::is_about_rows(step.opcode);
@@ -264,35 +262,39 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   return true;
 }
 
-// Whether the call can be computed in its dtype, and by which instruction.
-bool PointwiseGroup::choose_opcode(const PointwiseOp& op, Step& step) const {
+// Of the call, in its dtype; another one for each exponent.
+Opcode PointwiseGroup::opcode_of(const PointwiseOp& op) const {
   if (op.kind == PointwiseOp::Kind::kBits && is_of_integers() && call_dtype_ != c10::ScalarType::Bool) {
-    step.opcode = bitwise_opcode(op);
+    return bitwise_opcode(op);
   }
-  if (is_narrow_float(call_dtype_) && step.opcode == Opcode::kSqrt) {
-    step.opcode = Opcode::kSqrtExact; // the library has none for them
+  // The library has none for narrow floats.
+  return kernels::is_narrow_float(call_dtype_) && op.opcode == Opcode::kSqrt ? Opcode::kSqrtExact : op.opcode;
+}
+
+bool PointwiseGroup::can_compute(const PointwiseOp& op, Opcode opcode) const {
+  if (is_of_integers()) {
+    return kernels::is_for_integers(opcode);
   }
-  if (is_narrow_float(call_dtype_) && rounds_between(step.opcode)) {
-    return false;
-  }
-  return is_of_integers() ? kernels::is_for_integers(step.opcode) && op.kind != PointwiseOp::Kind::kReduces
-                          : op.kind != PointwiseOp::Kind::kIntegers;
+  return op.kind != PointwiseOp::Kind::kIntegers && !(kernels::is_narrow_float(call_dtype_) && rounds_between(opcode));
 }
 
 // What the step makes, in the dtype of its call.
 uint32_t PointwiseGroup::add_narrowed(Step step) {
-  const bool is_for_row = step.is_for_row;
   const bool is_truth = kernels::is_comparison(step.opcode) || step.opcode == Opcode::kNot;
-  const bool is_narrow = is_narrow_float(call_dtype_) && !is_truth && !needs_no_rounding(step.opcode);
+  const bool is_narrow = kernels::is_narrow_float(call_dtype_) && !is_truth && !needs_no_rounding(step.opcode);
   const uint32_t wide = add_step(std::move(step));
   if (!is_narrow) {
     return wide;
   }
-  Step rounds{narrowing(call_dtype_), {{false, wide}}, {}};
-  rounds.is_for_row = is_for_row;
-  const uint32_t result = add_step(std::move(rounds));
+  const uint32_t result = add_rounding({false, wide});
   steps_[wide].place_of = result;
   return result;
+}
+
+uint32_t PointwiseGroup::add_rounding(Source source) {
+  Step rounds{narrowing(call_dtype_), {source}, {}};
+  rounds.is_for_row = is_for_row_;
+  return add_step(std::move(rounds));
 }
 
 // Its sources are the input, and the weight and the bias if there are such. All results depend on all of them.
@@ -323,8 +325,8 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
   const bool is_tensor = arg == '.' || ((arg == 't' || arg == 'o') && reads_its_dtype(operand, step));
   auto source = is_tensor ? find_source(operand) : std::nullopt;
   if (source) {
-    if (is_narrow_float(call_dtype_) && seen_by(operand).wrapped_number && casts_number(step)) {
-      source = Source{false, add_step({narrowing(call_dtype_), {*source}, {}})};
+    if (kernels::is_narrow_float(call_dtype_) && seen_by(operand).wrapped_number && casts_number(step)) {
+      source = Source{false, add_rounding(*source)};
     }
     arg == '.' ? step.unread.push_back(*source) : step.sources.push_back(*source);
   }
@@ -341,7 +343,7 @@ bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const Step& step) 
   if (is_of_integers()) {
     return c10::isIntegralType(dtype, /*includeBool=*/true);
   }
-  return !is_narrow_float(call_dtype_) || dtype == call_dtype_ || dtype == c10::ScalarType::Bool ||
+  return !kernels::is_narrow_float(call_dtype_) || dtype == call_dtype_ || dtype == c10::ScalarType::Bool ||
          step.opcode == Opcode::kCopy || seen_by(operand).wrapped_number;
 }
 
@@ -356,8 +358,7 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   if (arg == 'p') {
     const auto opcode = power_opcode(graph_->scalars()[scalar]);
     step.opcode = opcode.value_or(step.opcode);
-    return opcode && (!is_of_integers() || kernels::is_for_integers(*opcode)) &&
-           (!is_narrow_float(call_dtype_) || !rounds_between(*opcode));
+    return opcode.has_value();
   }
   const auto place = static_cast<uint8_t>(numbers_.size());
   const c10::IValue& value = graph_->scalars()[scalar];
@@ -391,7 +392,7 @@ bool PointwiseGroup::rounds_by_place(const Step& step) const {
   if (!has_product) {
     return false;
   }
-  if (is_narrow_float(call_dtype_) && adds) {
+  if (kernels::is_narrow_float(call_dtype_) && adds) {
     return true;
   }
   const auto [is_input, index] = step.sources[1];
@@ -435,8 +436,8 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   const c10::ScalarType dtype = is_of_truths ? layout_.dtype : promotes ? promoted_dtype(signature) : result.dtype;
   // Comparisons in place make numbers of their operand's dtype.
   const bool is_storable = result.dtype == dtype || result.dtype == c10::ScalarType::Bool;
-  const bool is_of_integers = is_bitwise && c10::isIntegralType(dtype, /*includeBool=*/false);
-  if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths && !is_of_integers)) {
+  const bool has_bits = is_bitwise && c10::isIntegralType(dtype, /*includeBool=*/false);
+  if ((is_of_truths && nodes_.empty()) || (is_logic && !is_of_truths && !has_bits)) {
     return false; // nobody says in which dtype, or these are neither truths nor integers
   }
   call_dtype_ = is_of_truths ? c10::ScalarType::Bool : dtype;

@@ -110,10 +110,12 @@ class PointwiseGroup {
     return steps_of_[index_of(value.node)][value.output];
   }
   uint32_t add_step(Step step);
-  bool choose_opcode(const PointwiseOp& op, Step& step) const;
+  kernels::Opcode opcode_of(const PointwiseOp& op) const;
+  bool can_compute(const PointwiseOp& op, kernels::Opcode opcode) const;
   bool reads_its_dtype(const GraphUse& operand, const Step& step) const;
   static bool casts_number(const Step& step);
   uint32_t add_narrowed(Step step);
+  uint32_t add_rounding(Source source);
   void add_layer_norm(Step step);
   Source spread(Source source);
   bool rounds_by_place(const Step& step) const;

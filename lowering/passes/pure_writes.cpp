@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "kernels/tile_program.h"
 #include "lowering/ir/finish_signature.h"
 #include "lowering/ir/op_variants.h"
 
@@ -84,9 +85,8 @@ bool lies_as_its_operands(const GraphNode& node) {
 
 // Of 16-bit floats: PyTorch's `mul_` rounds a number that is not a tensor to their dtype, `mul` does not.
 bool rounds_number(const GraphNode& node) {
-  const c10::ScalarType dtype = node.layout_of(0).dtype;
-  return (dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16) &&
-         node.op().base_name() == "aten::mul_" && node.op().overload() == "Scalar";
+  return kernels::is_narrow_float(node.layout_of(0).dtype) && node.op().base_name() == "aten::mul_" &&
+         node.op().overload() == "Scalar";
 }
 
 SignaturePtr pure_signature(const GraphNode& node, const OpInfo& op) {

@@ -31,12 +31,41 @@ struct Case {
   std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)> eager;
 };
 
-const std::vector<Case>& cases() {
+// Of floats and integers alike.
+const std::vector<Case>& shared_cases() {
   using T = const at::Tensor&;
   static const std::vector<Case> all{
       {Opcode::kCopy, 1, [](T a, T, T, double) { return a.clone(); }},
       {Opcode::kNeg, 1, [](T a, T, T, double) { return a.neg(); }},
       {Opcode::kAbs, 1, [](T a, T, T, double) { return a.abs(); }},
+      {Opcode::kMul, 2, [](T a, T b, T, double) { return a.mul(b); }},
+      {Opcode::kMaximum, 2, [](T a, T b, T, double) { return a.maximum(b); }},
+      {Opcode::kMinimum, 2, [](T a, T b, T, double) { return a.minimum(b); }},
+      {Opcode::kRelu, 1, [](T a, T, T, double) { return a.relu(); }},
+      {Opcode::kNot, 1, [](T a, T, T, double) { return a.logical_not().to(a.dtype()); }},
+      {Opcode::kSquare, 1, [](T a, T, T, double) { return a.pow(2); }},
+      {Opcode::kCube, 1, [](T a, T, T, double) { return a.pow(3); }},
+      {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
+      {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
+      {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
+      {Opcode::kLessEqual, 2, [](T a, T b, T, double) { return a.le(b).to(a.dtype()); }},
+      {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
+      {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
+      {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
+      {Opcode::kZero, 1, [](T a, T, T, double) { return at::zeros_like(a); }},
+      {Opcode::kOne, 1, [](T a, T, T, double) { return at::ones_like(a); }},
+  };
+  return all;
+}
+
+std::vector<Case> with_shared(std::vector<Case> cases) {
+  cases.insert(cases.end(), shared_cases().begin(), shared_cases().end());
+  return cases;
+}
+
+const std::vector<Case>& cases() {
+  using T = const at::Tensor&;
+  static const std::vector<Case> all = with_shared({
       {Opcode::kSqrt, 1, [](T a, T, T, double) { return a.sqrt(); }},
       {Opcode::kSqrtExact, 1, [](T a, T, T, double) { return exact_sqrt(a); }},
       {Opcode::kReciprocal, 1, [](T a, T, T, double) { return a.reciprocal(); }},
@@ -46,26 +75,19 @@ const std::vector<Case>& cases() {
       {Opcode::kDivNumber, 1, [](T a, T, T, double s) { return a.div(s); }},
       {Opcode::kAdd, 2, [](T a, T b, T, double s) { return a.add(b, s); }},
       {Opcode::kSub, 2, [](T a, T b, T, double s) { return a.sub(b, s); }},
-      {Opcode::kMul, 2, [](T a, T b, T, double) { return a.mul(b); }},
       {Opcode::kDiv, 2, [](T a, T b, T, double) { return a.div(b); }},
       {Opcode::kAddcmul, 3, [](T a, T b, T c, double s) { return a.addcmul(b, c, s); }},
       {Opcode::kAddcdiv, 3, [](T a, T b, T c, double s) { return a.addcdiv(b, c, s); }},
       {Opcode::kLerp, 2, [](T a, T b, T, double s) { return a.lerp(b, s); }},
-      {Opcode::kMaximum, 2, [](T a, T b, T, double) { return a.maximum(b); }},
-      {Opcode::kMinimum, 2, [](T a, T b, T, double) { return a.minimum(b); }},
       {Opcode::kClampMin, 1, [](T a, T, T, double s) { return a.clamp_min(s); }},
       {Opcode::kClampMax, 1, [](T a, T, T, double s) { return a.clamp_max(s); }},
       {Opcode::kClamp, 1, [](T a, T, T, double s) { return a.clamp(s, kSecond); }},
       {Opcode::kClamp, 1, [](T a, T, T, double s) { return at::hardtanh(a, s, kSecond); }},
-      {Opcode::kRelu, 1, [](T a, T, T, double) { return a.relu(); }},
       {Opcode::kLeakyRelu, 1, [](T a, T, T, double s) { return at::leaky_relu(a, s); }},
       {Opcode::kFloor, 1, [](T a, T, T, double) { return a.floor(); }},
       {Opcode::kCeil, 1, [](T a, T, T, double) { return a.ceil(); }},
       {Opcode::kRound, 1, [](T a, T, T, double) { return a.round(); }},
       {Opcode::kTrunc, 1, [](T a, T, T, double) { return a.trunc(); }},
-      {Opcode::kNot, 1, [](T a, T, T, double) { return a.logical_not().to(a.dtype()); }},
-      {Opcode::kSquare, 1, [](T a, T, T, double) { return a.pow(2); }},
-      {Opcode::kCube, 1, [](T a, T, T, double) { return a.pow(3); }},
       {Opcode::kInverseSquare, 1, [](T a, T, T, double) { return a.pow(-2); }},
       {Opcode::kSqrt, 1, [](T a, T, T, double) { return a.pow(0.5); }},
       {Opcode::kRsqrt, 1, [](T a, T, T, double) { return a.pow(-0.5); }},
@@ -77,17 +99,8 @@ const std::vector<Case>& cases() {
       {Opcode::kLeakyReluBackward,
        2,
        [](T a, T b, T, double s) { return at::leaky_relu_backward(a, b, s, /*self_is_result=*/false); }},
-      {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
-      {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
-      {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
-      {Opcode::kLessEqual, 2, [](T a, T b, T, double) { return a.le(b).to(a.dtype()); }},
-      {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
-      {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
-      {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
       {Opcode::kNumber, 1, [](T a, T, T, double s) { return at::full_like(a, s); }},
-      {Opcode::kZero, 1, [](T a, T, T, double) { return at::zeros_like(a); }},
-      {Opcode::kOne, 1, [](T a, T, T, double) { return at::ones_like(a); }},
-  };
+  });
   return all;
 }
 
@@ -106,40 +119,21 @@ constexpr int64_t kSecondInteger = 9;
 const std::vector<Case>& cases_of_integers() {
   using T = const at::Tensor&;
   const auto whole = [](double s) { return static_cast<int64_t>(s); };
-  static const std::vector<Case> all{
-      {Opcode::kCopy, 1, [](T a, T, T, double) { return a.clone(); }},
-      {Opcode::kNeg, 1, [](T a, T, T, double) { return a.neg(); }},
-      {Opcode::kAbs, 1, [](T a, T, T, double) { return a.abs(); }},
+  static const std::vector<Case> all = with_shared({
       {Opcode::kAddNumber, 1, [=](T a, T, T, double s) { return a.add(whole(s)); }},
       {Opcode::kSubNumber, 1, [=](T a, T, T, double s) { return a.sub(whole(s)); }},
       {Opcode::kMulNumber, 1, [=](T a, T, T, double s) { return a.mul(whole(s)); }},
       {Opcode::kAdd, 2, [=](T a, T b, T, double s) { return a.add(b, whole(s)); }},
       {Opcode::kSub, 2, [=](T a, T b, T, double s) { return a.sub(b, whole(s)); }},
-      {Opcode::kMul, 2, [](T a, T b, T, double) { return a.mul(b); }},
-      {Opcode::kMaximum, 2, [](T a, T b, T, double) { return a.maximum(b); }},
-      {Opcode::kMinimum, 2, [](T a, T b, T, double) { return a.minimum(b); }},
       {Opcode::kClampMin, 1, [=](T a, T, T, double s) { return a.clamp_min(whole(s)); }},
       {Opcode::kClampMax, 1, [=](T a, T, T, double s) { return a.clamp_max(whole(s)); }},
       {Opcode::kClamp, 1, [=](T a, T, T, double s) { return a.clamp(whole(s), kSecondInteger); }},
-      {Opcode::kRelu, 1, [](T a, T, T, double) { return a.relu(); }},
-      {Opcode::kNot, 1, [](T a, T, T, double) { return a.logical_not().to(a.dtype()); }},
       {Opcode::kBitNot, 1, [](T a, T, T, double) { return a.bitwise_not(); }},
       {Opcode::kBitAnd, 2, [](T a, T b, T, double) { return a.bitwise_and(b); }},
       {Opcode::kBitOr, 2, [](T a, T b, T, double) { return a.bitwise_or(b); }},
       {Opcode::kBitXor, 2, [](T a, T b, T, double) { return a.bitwise_xor(b); }},
-      {Opcode::kSquare, 1, [](T a, T, T, double) { return a.pow(2); }},
-      {Opcode::kCube, 1, [](T a, T, T, double) { return a.pow(3); }},
-      {Opcode::kEqual, 2, [](T a, T b, T, double) { return a.eq(b).to(a.dtype()); }},
-      {Opcode::kNotEqual, 2, [](T a, T b, T, double) { return a.ne(b).to(a.dtype()); }},
-      {Opcode::kLess, 2, [](T a, T b, T, double) { return a.lt(b).to(a.dtype()); }},
-      {Opcode::kLessEqual, 2, [](T a, T b, T, double) { return a.le(b).to(a.dtype()); }},
-      {Opcode::kGreater, 2, [](T a, T b, T, double) { return a.gt(b).to(a.dtype()); }},
-      {Opcode::kGreaterEqual, 2, [](T a, T b, T, double) { return a.ge(b).to(a.dtype()); }},
-      {Opcode::kWhere, 3, [](T a, T b, T c, double) { return at::where(a.ne(0), b, c); }},
       {Opcode::kNumber, 1, [=](T a, T, T, double s) { return at::full_like(a, whole(s)); }},
-      {Opcode::kZero, 1, [](T a, T, T, double) { return at::zeros_like(a); }},
-      {Opcode::kOne, 1, [](T a, T, T, double) { return at::ones_like(a); }},
-  };
+  });
   return all;
 }
 
