@@ -27,6 +27,19 @@ size_t granules_for(size_t nbytes) {
   return (nbytes + kGranule - 1) / kGranule;
 }
 
+// Where large blocks begin in their first granule, by turns: a few cache lines apart. Tensors of one size that are read
+// and written together would have the same places of all pages otherwise, which takes a kernel that waits for memory up
+// to a half longer.
+constexpr size_t kNumStarts = 8;
+
+size_t granules_for_large(SizeClass size_class) {
+  return granules_for(class_bytes(size_class) + (kNumStarts - 1) * kBlockAlignment);
+}
+
+size_t bytes_of_large(SizeClass size_class) {
+  return granules_for_large(size_class) * kGranule;
+}
+
 size_t slab_bytes(SizeClass size_class) {
   return round_up(std::max(kMinSlab, kMinBlocksPerSlab * class_bytes(size_class)), kGranule);
 }
@@ -89,7 +102,7 @@ void* MemoryPool::allocate(size_t nbytes) {
   blocks.pop_back();
   const size_t size = class_bytes(size_class);
   if (size > kMaxSlabBlock) {
-    idle_large_bytes_ -= size;
+    idle_large_bytes_ -= bytes_of_large(size_class);
     Granule& granule = granules_[granule_of(block)];
     granule.op = running_op();
     granule.live = true;
@@ -105,7 +118,7 @@ void MemoryPool::deallocate(void* block) {
   if (size > kMaxSlabBlock) {
     TORCH_INTERNAL_ASSERT(granule.live, "device memory at ", block, " is freed twice");
     granule.live = false;
-    idle_large_bytes_ += size;
+    idle_large_bytes_ += bytes_of_large(granule.size_class);
   }
   idle_[granule.size_class].push_back(block);
   note_freed(size);
@@ -121,17 +134,18 @@ void MemoryPool::refill(SizeClass size_class, size_t requested) {
   if (is_slab_class(size_class)) {
     cut_slab(take_run(slab_bytes(size_class) / kGranule, requested), size_class);
   } else {
-    const Run run = take_run(granules_for(class_bytes(size_class)), requested);
-    granules_[run.first] = {nullptr, static_cast<uint32_t>(run.first), size_class, /*live=*/false};
-    idle_[size_class].push_back(address_of(run.first));
-    idle_large_bytes_ += class_bytes(size_class);
+    const Run run = take_run(granules_for_large(size_class), requested);
+    const auto start = static_cast<uint8_t>(next_start_++ % kNumStarts);
+    granules_[run.first] = {nullptr, static_cast<uint32_t>(run.first), size_class, start, /*live=*/false};
+    idle_[size_class].push_back(block_at(run.first));
+    idle_large_bytes_ += bytes_of_large(size_class);
   }
   segments_.increase(1);
 }
 
 void MemoryPool::cut_slab(Run run, SizeClass size_class) {
   for (size_t i = 0; i < run.count; ++i) {
-    granules_[run.first + i] = {nullptr, static_cast<uint32_t>(run.first), size_class, /*live=*/false};
+    granules_[run.first + i] = {nullptr, static_cast<uint32_t>(run.first), size_class, /*start=*/0, /*live=*/false};
   }
   const size_t size = class_bytes(size_class);
   // The lowest address is taken first.
@@ -190,7 +204,7 @@ void MemoryPool::raise_out_of_memory(size_t requested) {
 void MemoryPool::collect_large_blocks() {
   for (size_t size_class = size_class_of(kMaxSlabBlock) + 1; size_class < kNumSizeClasses; ++size_class) {
     for (void* block : idle_[size_class]) {
-      give_back({granule_of(block), granules_for(class_bytes(size_class))});
+      give_back({granule_of(block), granules_for_large(static_cast<SizeClass>(size_class))});
     }
     idle_[size_class].clear();
   }
@@ -329,7 +343,7 @@ std::vector<LiveBlock> MemoryPool::largest_live_blocks_locked(size_t max_count) 
   std::vector<LiveBlock> blocks;
   for (size_t i = 0; i < frontier_; ++i) {
     if (granules_[i].live) {
-      blocks.push_back({address_of(i), class_bytes(granules_[i].size_class), granules_[i].op});
+      blocks.push_back({block_at(i), class_bytes(granules_[i].size_class), granules_[i].op});
     }
   }
   const size_t count = std::min(max_count, blocks.size());

@@ -82,7 +82,8 @@ class MemoryPool {
     const char* op;
     uint32_t slab; // the first granule of the slab
     SizeClass size_class;
-    bool live; // of a large block: in use
+    uint8_t start; // of a large block: where it begins, in units of kBlockAlignment
+    bool live;     // likewise: in use
   };
 
   struct Usage {
@@ -95,6 +96,9 @@ class MemoryPool {
 
   char* address_of(size_t granule) const {
     return range_.begin + granule * kGranule;
+  }
+  char* block_at(size_t granule) const {
+    return address_of(granule) + granules_[granule].start * kBlockAlignment;
   }
   size_t granule_of(const void* address) const {
     return static_cast<size_t>(static_cast<const char*>(address) - range_.begin) / kGranule;
@@ -127,6 +131,7 @@ class MemoryPool {
   size_t idle_large_bytes_ = 0; // of blocks that are no part of a slab
   RunSet cached_;
   RunSet released_;
+  size_t next_start_ = 0; // of a large block
   size_t frontier_ = 0; // no granule from here on has ever been in use
   size_t limit_;
 

@@ -5,7 +5,9 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
@@ -110,7 +112,7 @@ TEST_F(MemoryPoolTest, ReleasedMemoryReadsAsZeros) {
   pool_.deallocate(block);
   pool_.trim();
   auto* again = static_cast<char*>(pool_.allocate(4 * kMebibyte));
-  EXPECT_EQ(again, block);
+  EXPECT_LT(std::abs(again - block), static_cast<std::ptrdiff_t>(kGranule));
   EXPECT_EQ(again[kMebibyte], 0);
   pool_.deallocate(again);
 }
@@ -138,23 +140,24 @@ TEST_F(MemoryPoolTest, Figures) {
 }
 
 TEST_F(MemoryPoolTest, TheLimitCountsWhatIsHeld) {
-  pool_.set_limit(8 * kMebibyte);
+  const size_t limit = 2 * (4 * kMebibyte + kGranule); // each large block begins somewhere in a granule
+  pool_.set_limit(limit);
   void* first = pool_.allocate(4 * kMebibyte);
   void* second = pool_.allocate(4 * kMebibyte);
   EXPECT_THROW(pool_.allocate(kMebibyte), c10::OutOfMemoryError);
   EXPECT_EQ(in_use(), 8 * kMebibyte);
-  EXPECT_EQ(pool_.headroom(), 0);
+  EXPECT_EQ(pool_.headroom(), 2 * kGranule);
   EXPECT_EQ(pool_.stats().num_ooms, 1);
   // What is idle makes room for sizes that it does not fit.
   pool_.deallocate(first);
   void* third = pool_.allocate(3 * kMebibyte);
-  EXPECT_LE(reserved(), 8 * kMebibyte);
+  EXPECT_LE(reserved(), limit);
   pool_.deallocate(second);
   pool_.deallocate(third);
 }
 
 TEST_F(MemoryPoolTest, IdleSlabsMakeRoomForLargeBlocks) {
-  pool_.set_limit(kMebibyte);
+  pool_.set_limit(kMebibyte + kGranule);
   std::vector<void*> blocks;
   for (int i = 0; i < 16; ++i) {
     blocks.push_back(pool_.allocate(60 * kKiB));
@@ -163,8 +166,25 @@ TEST_F(MemoryPoolTest, IdleSlabsMakeRoomForLargeBlocks) {
     pool_.deallocate(block);
   }
   void* large = pool_.allocate(kMebibyte);
-  EXPECT_EQ(reserved(), kMebibyte);
+  EXPECT_EQ(reserved(), kMebibyte + kGranule);
   pool_.deallocate(large);
+}
+
+TEST_F(MemoryPoolTest, LargeBlocksOfOneSizeBeginAtDifferentPlacesOfAPage) {
+  std::set<uintptr_t> places;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 8; ++i) {
+    blocks.push_back(pool_.allocate(kMebibyte));
+    std::memset(blocks.back(), 1, kMebibyte);
+    places.insert(reinterpret_cast<uintptr_t>(blocks.back()) % 4096);
+  }
+  EXPECT_EQ(places.size(), blocks.size());
+  for (const LiveBlock& live : pool_.largest_live_blocks(blocks.size())) {
+    EXPECT_EQ(std::count(blocks.begin(), blocks.end(), live.address), 1);
+  }
+  for (void* block : blocks) {
+    pool_.deallocate(block);
+  }
 }
 
 TEST_F(MemoryPoolTest, ALowerLimitTrims) {
