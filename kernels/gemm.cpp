@@ -10,6 +10,7 @@
 #include "kernels/parallel.h"
 #include "kernels/product.h"
 #include "kernels/tile_loops.h"
+#include "kernels/trial_numbers.h"
 
 namespace lazyplug::kernels {
 namespace {
@@ -31,13 +32,9 @@ bool is_intel() {
 
 using Floats = std::vector<float>;
 
-// From -1 to 1. A linear congruential generator: the first product of a process waits for these.
 Floats random_numbers(int64_t n, uint32_t& state) {
   Floats numbers(n);
-  std::generate(numbers.begin(), numbers.end(), [&] {
-    state = 1664525 * state + 1013904223;
-    return static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31F;
-  });
+  draw_for_trial(numbers.data(), n, state);
   return numbers;
 }
 

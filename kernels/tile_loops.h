@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "kernels/convolution_plan.h"
 #include "kernels/gemm.h"
 #include "kernels/norm_gradient.h"
 #include "kernels/pool.h"
@@ -62,7 +63,14 @@ struct Loops {
       nullptr;
   void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) =
       nullptr;
-  void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr; // null: there is none for this target and dtype
+  // Null: there are none for this target and dtype.
+  void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr;
+  void (*pack_filters)(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) = nullptr;
+  void (*convolve)(
+      const Convolution& convolution,
+      const ConvolutionBlock& block,
+      const float* packed,
+      float* memory) = nullptr;
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

@@ -13,6 +13,7 @@
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
 #ifdef __AVX512F__
+#include "kernels/convolution_loops.h"
 #include "kernels/matrix_product.h"
 #endif
 
@@ -480,13 +481,14 @@ constexpr Store<T> store_of() {
 }
 
 template <typename T>
-constexpr auto gemm_of() -> decltype(Loops<T>::gemm) {
+constexpr void set_matrix_loops([[maybe_unused]] Loops<T>& loops) {
 #ifdef __AVX512F__
   if constexpr (std::is_same_v<T, float>) {
-    return run_gemm;
+    loops.gemm = run_gemm;
+    loops.pack_filters = pack_filters;
+    loops.convolve = convolve;
   }
 #endif
-  return nullptr;
 }
 
 // Of the dtypes of kMemoryDtypes, in their order.
@@ -505,7 +507,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   set_memory_loops<T, bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float, double, Half, BFloat16>(loops);
   if constexpr (std::is_floating_point_v<T>) {
     loops.sum_columns = sum_columns<T>;
-    loops.gemm = gemm_of<T>();
+    set_matrix_loops(loops);
   }
   if constexpr (std::is_same_v<T, float>) {
     loops.norm_gradient = norm_gradient;

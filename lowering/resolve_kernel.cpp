@@ -1,5 +1,6 @@
 #include "lowering/resolve_kernel.h"
 
+#include "lowering/convolution_kernel.h"
 #include "lowering/draw_kernel.h"
 #include "lowering/extreme_kernel.h"
 #include "lowering/function_kernel.h"
@@ -137,7 +138,14 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
-  for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, image_kernel, tile_update_kernel}) {
+  for (const auto& find :
+       {product_kernel,
+        sum_kernel,
+        extreme_kernel,
+        draw_kernel,
+        image_kernel,
+        convolution_kernel,
+        tile_update_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);
     }

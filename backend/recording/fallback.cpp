@@ -15,6 +15,7 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
+#include "lowering/convolution_kernel.h"
 #include "lowering/function_kernel.h"
 #include "lowering/image_kernels.h"
 #include "lowering/light_calls.h"
@@ -45,7 +46,8 @@ class CpuCall {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
       const bool is_ours = fill_randomly(op_, *stack_) ||
-                           (as_graphs_do && (run_function(op_, *stack_) || run_image_kernel(op_, *stack_)));
+                           (as_graphs_do && (run_function(op_, *stack_) || run_image_kernel(op_, *stack_) ||
+                                             run_convolution(op_, *stack_)));
       if (!is_ours) {
         op_.handle().callBoxed(stack_);
       }

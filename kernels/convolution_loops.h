@@ -1,0 +1,304 @@
+// Convolutions as products (kernels/matrix_product.h): a tile of the result is of some output channels, and of windows
+// that fill two vectors, whose elements are read where they are. Compiled within the namespace of targets with AVX-512.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/convolution.h"
+#include "kernels/convolution_plan.h"
+#include "kernels/matrix_product.h"
+
+namespace lazyplug::kernels::LAZYPLUG_TARGET {
+namespace {
+
+// Filters of some output channels, one tile's: for each place and input channel those of all, side by side. Lanes beyond
+// the tile are zeros.
+struct PackedFilters {
+  int64_t rows;
+  int64_t size; // of a filter
+  int64_t channels;
+  float* packed;
+
+  // `n` elements that follow each other for each row, from the place of a channel on.
+  void pack(const float* from, int64_t row, int64_t n, int64_t channel, int64_t place) const {
+    Floats of_rows[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      of_rows[i] = i < rows ? load_part<Floats>(from + i * row, n) : Floats{};
+    }
+    transpose(of_rows);
+    for (int i = 0; i < n; ++i) {
+      store(of_rows[i], packed + (place * channels + channel) * kNumLanes<Floats>);
+      if (++place == size) {
+        place = 0;
+        ++channel;
+      }
+    }
+  }
+  // Of `count` elements of each row, from the first place of a channel on.
+  void pack_all(const float* from, int64_t row, int64_t count, int64_t channel) const {
+    for (int64_t k = 0; k < count; k += kNumLanes<Floats>) {
+      const int64_t n = std::min<int64_t>(count - k, kNumLanes<Floats>);
+      pack(from + k, row, n, channel + k / size, k % size);
+    }
+  }
+};
+
+inline void pack_filters(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) {
+  const ConvolutionPlan plan(convolution);
+  const int64_t size = convolution.filter_size();
+  const int64_t channels = plan.channels_from(first_channel);
+  const int64_t first = plan.tile_begin(tile);
+  const PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, packed};
+  if (!convolution.is_gradient) { // channels follow each other
+    const int64_t row = convolution.in_channels * size;
+    filters.pack_all(convolution.filters + first * row + first_channel * size, row, channels * size, 0);
+    return;
+  }
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    const float* from = convolution.filters + ((first_channel + channel) * convolution.out_channels + first) * size;
+    filters.pack_all(from, size, size, channel);
+  }
+}
+
+// n elements from `from`, of which every second one goes to the other part.
+inline void split_row(int64_t n, const float* from, float* even, float* odd) {
+  const Ints places = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  constexpr int64_t kLanes = kNumLanes<Floats>;
+  for (int64_t i = 0; i < n; i += 2 * kLanes) {
+    const Floats low = load_part<Floats>(from + i, std::min(n - i, kLanes));
+    const Floats high = load_part<Floats>(from + i + kLanes, std::clamp<int64_t>(n - i - kLanes, 0, kLanes));
+    const auto pick = [&](Ints index) {
+      return Floats(_mm512_permutex2var_ps(low, reinterpret_cast<__m512i>(index), high));
+    };
+    store_part(pick(places), even + i / 2, std::min((n - i + 1) / 2, kLanes));
+    store_part(pick(places + 1), odd + i / 2, std::min((n - i) / 2, kLanes));
+  }
+}
+
+// A row of an image, to a padded one. Such a row is split up by the strides of windows, so that what neighbouring windows
+// read in one place lies side by side.
+inline void pad_row(const ConvolutionPlan& plan, const float* from, float* to) {
+  const Pool::Axis& columns = plan.convolution.columns;
+  constexpr int64_t kLanes = kNumLanes<Floats>;
+  const auto place_of = [&](int64_t i) {
+    const int64_t padded = i + columns.padding;
+    return to + padded % columns.stride * plan.part_of_row + padded / columns.stride;
+  };
+  if (columns.stride == 1) {
+    for (int64_t i = 0; i < columns.in_size; i += kLanes) {
+      const int64_t n = std::min(columns.in_size - i, kLanes);
+      store_part(load_part<Floats>(from + i, n), to + columns.padding + i, n);
+    }
+  } else if (columns.stride == 2) {
+    split_row(columns.in_size, from, place_of(0), place_of(1));
+  } else {
+    for (int64_t i = 0; i < columns.in_size; ++i) {
+      *place_of(i) = from[i];
+    }
+  }
+}
+
+// Some channels of some images with their padding, whose zeros are there already.
+inline void pad(const ConvolutionPlan& plan, int64_t first_image, int64_t images, int64_t first_channel, float* padded) {
+  const Convolution& convolution = plan.convolution;
+  const int64_t channels = plan.channels_from(first_channel);
+  for (int64_t image = 0; image < images; ++image) {
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      const int64_t plane = (first_image + image) * convolution.in_channels + first_channel + channel;
+      const float* from = convolution.images + plane * convolution.in_plane();
+      float* to = padded + (image * plan.most_channels + channel) * plan.padded_plane +
+                  convolution.rows.padding * plan.padded_row;
+      for (int64_t row = 0; row < plan.rows_read; ++row) {
+        pad_row(plan, from + row * convolution.columns.in_size, to + row * plan.padded_row);
+      }
+    }
+  }
+}
+
+// Windows of one row, side by side in a vector, or in a half or a quarter of it.
+struct Piece {
+  int64_t from;    // of the first one, in the padded images
+  float* result;   // of the first output channel; of lane 0, if that were part of it
+  __mmask16 lanes; // none: there is no such piece
+};
+
+template <int kPieces>
+struct Panel {
+  Piece pieces[kTileVectors][kPieces];
+
+  // From the `first` piece on, counted through rows, and these through the group's images.
+  Panel(const ConvolutionPlan& plan, int64_t first_image, int64_t first, int64_t end) {
+    constexpr int64_t kLanes = kNumLanes<Floats> / kPieces;
+    const Convolution& convolution = plan.convolution;
+    for (int64_t j = 0; j < kTileVectors * kPieces; ++j) {
+      const int64_t row = std::min(first + j, end - 1) / plan.pieces_of_row;
+      const int64_t in_row = std::min(first + j, end - 1) % plan.pieces_of_row * kLanes;
+      const int64_t image = row / convolution.rows.out_size;
+      const int64_t row_of_image = row % convolution.rows.out_size;
+      const int64_t lane = j % kPieces * kLanes;
+      const int64_t length = first + j < end ? std::min(convolution.columns.out_size - in_row, kLanes) : 0;
+      const int64_t plane = (first_image + image) * convolution.out_channels;
+      pieces[j / kPieces][j % kPieces] = {
+          image * plan.most_channels * plan.padded_plane +
+              row_of_image * convolution.rows.stride * plan.padded_row + in_row,
+          convolution.result + plane * convolution.out_plane() + row_of_image * convolution.columns.out_size + in_row -
+              lane,
+          static_cast<__mmask16>(((1U << length) - 1) << lane)};
+    }
+  }
+};
+
+// Where what is multiplied lies: by places of the filter, then by channels.
+inline void find_places(const ConvolutionPlan& plan, int64_t channels, int32_t* places) {
+  const Pool::Axis& rows = plan.convolution.rows;
+  const Pool::Axis& columns = plan.convolution.columns;
+  const bool is_flipped = plan.convolution.is_gradient;
+  for (int64_t row = 0; row < rows.window; ++row) {
+    for (int64_t column = 0; column < columns.window; ++column) {
+      const int64_t below = (is_flipped ? rows.window - 1 - row : row) * rows.step;
+      const int64_t in_row = (is_flipped ? columns.window - 1 - column : column) * columns.step;
+      const int64_t place = below * plan.padded_row + in_row % columns.stride * plan.part_of_row + in_row / columns.stride;
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        *places++ = static_cast<int32_t>(place + channel * plan.padded_plane);
+      }
+    }
+  }
+}
+
+template <int kPieces>
+struct ConvolutionTile {
+  const Panel<kPieces>& panel;
+  const float* padded;
+  const int32_t* places;
+  int64_t inner; // how many places
+  const float* filters; // packed
+  const float* bias;    // of these channels; null: 0
+  int64_t first_channel;
+  int64_t out_plane;
+  bool is_first; // of the blocks of channels
+};
+
+template <int kPieces>
+[[gnu::always_inline]] inline Floats load_pieces(const float* const (&from)[kPieces], int64_t place) {
+  if constexpr (kPieces == 1) {
+    return load<Floats>(from[0] + place);
+  } else if constexpr (kPieces == 2) {
+    const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(from[0] + place));
+    return _mm512_maskz_insertf32x8(0xFFFF, low, _mm256_loadu_ps(from[1] + place), 1);
+  } else {
+    __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(from[0] + place));
+    all = _mm512_maskz_insertf32x4(0xFFFF, all, _mm_loadu_ps(from[1] + place), 1);
+    all = _mm512_maskz_insertf32x4(0xFFFF, all, _mm_loadu_ps(from[2] + place), 2);
+    return _mm512_maskz_insertf32x4(0xFFFF, all, _mm_loadu_ps(from[3] + place), 3);
+  }
+}
+
+template <int kRows, int kPieces>
+[[gnu::always_inline]] inline TileSums<kRows> multiply_windows(const ConvolutionTile<kPieces>& tile) {
+  TileSums<kRows> sums{};
+  const float* from[kTileVectors][kPieces];
+  for (int j = 0; j < kTileVectors; ++j) {
+    for (int piece = 0; piece < kPieces; ++piece) {
+      from[j][piece] = tile.padded + tile.panel.pieces[j][piece].from;
+    }
+  }
+  const float* filters = tile.filters;
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < tile.inner; ++k, filters += kNumLanes<Floats>) {
+    Floats windows[kTileVectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) {
+      windows[j] = load_pieces(from[j], tile.places[k]);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const Floats x = _mm512_set1_ps(filters[i]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kTileVectors; ++j) {
+        sums.of[i][j] = multiply_add(x, windows[j], sums.of[i][j]);
+      }
+    }
+  }
+  return sums;
+}
+
+template <int kRows, int kPieces>
+[[gnu::always_inline]] inline void add_to_images(const TileSums<kRows>& sums, const ConvolutionTile<kPieces>& tile) {
+#pragma GCC unroll 2
+  for (int j = 0; j < kTileVectors; ++j) {
+#pragma GCC unroll 4
+    for (int piece = 0; piece < kPieces; ++piece) {
+      float* to = tile.panel.pieces[j][piece].result + tile.first_channel * tile.out_plane;
+      const __mmask16 lanes = tile.panel.pieces[j][piece].lanes;
+#pragma GCC unroll 12
+      for (int i = 0; i < kRows; ++i, to += tile.out_plane) {
+        Floats sum = sums.of[i][j];
+        if (!tile.is_first) {
+          sum = Floats(_mm512_maskz_loadu_ps(lanes, to)) + sum;
+        } else if (tile.bias) {
+          sum = sum + broadcast<Floats>(tile.bias[i]);
+        }
+        _mm512_mask_storeu_ps(to, lanes, sum);
+      }
+    }
+  }
+}
+
+template <int kRows, int kPieces>
+void run_convolution_tile(const ConvolutionTile<kPieces>& tile) {
+  add_to_images(multiply_windows<kRows>(tile), tile);
+}
+
+template <int kPieces, int... kRows>
+auto find_convolution_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
+  static constexpr void (*kTiles[])(const ConvolutionTile<kPieces>&) = {run_convolution_tile<kRows + 1, kPieces>...};
+  return kTiles[rows - 1];
+}
+
+template <int kPieces>
+void convolve_pieces(const ConvolutionPlan& plan, const ConvolutionBlock& block, const float* packed, float* padded) {
+  const Convolution& convolution = plan.convolution;
+  int32_t places[ConvolutionPlan::kMostInner];
+  std::fill_n(padded, plan.padded_floats(), 0.0F);
+  for (int64_t image = block.first_image; image < block.end_image; image += plan.images_at_once) {
+    const int64_t images = std::min(plan.images_at_once, block.end_image - image);
+    const int64_t end = images * convolution.rows.out_size * plan.pieces_of_row;
+    for (int64_t channel = 0; channel < convolution.in_channels; channel += plan.most_channels) {
+      const int64_t channels = plan.channels_from(channel);
+      find_places(plan, channels, places);
+      pad(plan, image, images, channel, padded);
+      for (int64_t first = 0; first < end; first += kTileVectors * kPieces) {
+        const Panel<kPieces> panel(plan, image, first, end);
+        for (int64_t tile = block.first_tile; tile < block.end_tile; ++tile) {
+          const int64_t out_channel = plan.tile_begin(tile);
+          const auto run = find_convolution_tile<kPieces>(
+              plan.tile_begin(tile + 1) - out_channel,
+              std::make_integer_sequence<int, kTileRows>());
+          run(
+              {panel,
+               padded,
+               places,
+               channels * convolution.filter_size(),
+               packed + plan.packed_begin(tile, channel),
+               convolution.bias ? convolution.bias + out_channel : nullptr,
+               out_channel,
+               convolution.out_plane(),
+               channel == 0});
+        }
+      }
+    }
+  }
+}
+
+// Some images and output channels. `padded`: see ConvolutionPlan.
+inline void
+convolve(const Convolution& convolution, const ConvolutionBlock& block, const float* packed, float* padded) {
+  const ConvolutionPlan plan(convolution);
+  (plan.pieces_of_vector == 1   ? convolve_pieces<1>
+   : plan.pieces_of_vector == 2 ? convolve_pieces<2>
+                                : convolve_pieces<4>)(plan, block, packed, padded);
+}
+
+} // namespace
+} // namespace lazyplug::kernels::LAZYPLUG_TARGET

@@ -1,0 +1,80 @@
+// How kernels/convolution.cpp and kernels/convolution_loops.h take a convolution apart.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/convolution.h"
+
+namespace lazyplug::kernels {
+
+// What one thread computes of it.
+struct ConvolutionBlock {
+  int64_t first_image;
+  int64_t end_image;
+  int64_t first_tile; // of output channels
+  int64_t end_tile;
+};
+
+// Memory has the packed filters, then for each thread some channels of some images with their padding.
+struct ConvolutionPlan {
+  static constexpr int64_t kLanes = 16;
+  static constexpr int64_t kTileRows = 12;    // output channels
+  static constexpr int64_t kMostInner = 1024; // products that are added up, of a block
+  // Of small images there are several in one go, so that few vectors of windows are not full.
+  static constexpr int64_t kLeastWindows = 16 * kLanes;
+
+  explicit ConvolutionPlan(const Convolution& convolution)
+      : convolution(convolution),
+        num_tiles((convolution.out_channels + kTileRows - 1) / kTileRows),
+        most_channels(convolution.channels_at_once()),
+        images_at_once(std::clamp<int64_t>(kLeastWindows / convolution.out_plane(), 1, convolution.num_images)),
+        pieces_of_vector(
+            convolution.columns.out_size <= kLanes / 4   ? 4
+            : convolution.columns.out_size <= kLanes / 2 ? 2
+                                                         : 1),
+        pieces_of_row((convolution.columns.out_size + kLanes - 1) / kLanes),
+        rows_read(std::min(convolution.rows.in_size, padded_size(convolution.rows) - convolution.rows.padding)),
+        part_of_row(
+            (std::max(padded_size(convolution.columns), convolution.columns.in_size + 2 * convolution.columns.padding) +
+             convolution.columns.stride - 1) /
+            convolution.columns.stride),
+        padded_row(convolution.columns.stride * part_of_row),
+        padded_plane(padded_size(convolution.rows) * padded_row) {}
+
+  // How much of an axis windows cover.
+  static int64_t padded_size(const Pool::Axis& axis) {
+    return (axis.out_size - 1) * axis.stride + (axis.window - 1) * axis.step + 1;
+  }
+  // The output channels of a tile; all tiles have about as many.
+  int64_t tile_begin(int64_t tile) const {
+    return convolution.out_channels * tile / num_tiles;
+  }
+  // How many channels the block has that begins with this one.
+  int64_t channels_from(int64_t first) const {
+    return std::min(most_channels, convolution.in_channels - first);
+  }
+  int64_t packed_begin(int64_t tile, int64_t first_channel) const {
+    const int64_t of_channel = convolution.filter_size() * kLanes;
+    return (first_channel * num_tiles + tile * channels_from(first_channel)) * of_channel;
+  }
+  int64_t packed_floats() const {
+    return num_tiles * convolution.in_channels * convolution.filter_size() * kLanes;
+  }
+  // A vector may be read where there are fewer elements.
+  int64_t padded_floats() const {
+    return (images_at_once * most_channels * padded_plane + 2 * kLanes - 1) / kLanes * kLanes;
+  }
+
+  const Convolution& convolution;
+  const int64_t num_tiles;
+  const int64_t most_channels; // of a block
+  const int64_t images_at_once;
+  const int64_t pieces_of_vector; // windows of so many rows share a vector
+  const int64_t pieces_of_row;    // of the result
+  const int64_t rows_read;        // of an image
+  const int64_t part_of_row;      // of a padded row, which has as many parts as the stride of windows
+  const int64_t padded_row;
+  const int64_t padded_plane;
+};
+
+} // namespace lazyplug::kernels

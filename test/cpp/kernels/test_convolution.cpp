@@ -1,0 +1,154 @@
+#include "kernels/convolution.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "kernels/tile_loops.h"
+
+namespace lazyplug::kernels {
+namespace {
+
+struct Case {
+  int64_t images;
+  int64_t in_channels;
+  int64_t out_channels;
+  int64_t rows;
+  int64_t columns;
+  int64_t window_rows;
+  int64_t window_columns;
+  int64_t step;
+  int64_t stride;
+  int64_t padding;
+};
+
+Pool::Axis axis(int64_t in_size, int64_t window, const Case& given) {
+  const int64_t left = in_size + 2 * given.padding - (window - 1) * given.step - 1;
+  return {in_size, left / given.stride + 1, window, given.step, given.stride, given.padding};
+}
+
+// Summed up as the header says.
+float sum_of_window(const Convolution& convolution, int64_t image, int64_t channel, int64_t row, int64_t column) {
+  const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
+  float total = 0;
+  for (int64_t first = 0; first < convolution.in_channels; first += convolution.channels_at_once()) {
+    const int64_t end = std::min(convolution.in_channels, first + convolution.channels_at_once());
+    float sum = 0;
+    for (int64_t i = 0; i < rows.window; ++i) {
+      for (int64_t j = 0; j < columns.window; ++j) {
+        const bool is_gradient = convolution.is_gradient;
+        const int64_t in_row = rows.begin_of(row) + (is_gradient ? rows.window - 1 - i : i) * rows.step;
+        const int64_t in_column = columns.begin_of(column) + (is_gradient ? columns.window - 1 - j : j) * columns.step;
+        const bool is_inside = in_row >= 0 && in_row < rows.in_size && in_column >= 0 && in_column < columns.in_size;
+        for (int64_t in = first; in < end && is_inside; ++in) {
+          const int64_t filter =
+              is_gradient ? in * convolution.out_channels + channel : channel * convolution.in_channels + in;
+          const float* plane =
+              convolution.images + (image * convolution.in_channels + in) * rows.in_size * columns.in_size;
+          sum = std::fma(
+              convolution.filters[(filter * rows.window + i) * columns.window + j],
+              plane[in_row * columns.in_size + in_column],
+              sum);
+        }
+      }
+    }
+    total = first == 0 ? sum + (convolution.bias ? convolution.bias[channel] : 0) : total + sum;
+  }
+  return total;
+}
+
+class ConvolutionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!loops<float>().convolve) {
+      GTEST_SKIP() << "this target has no kernel for convolutions";
+    }
+  }
+  void TearDown() override {
+    at::set_num_threads(num_threads_);
+  }
+
+  static void check(const Case& given, bool has_bias, bool is_gradient) {
+    const at::Tensor images = at::randn({given.images, given.in_channels, given.rows, given.columns});
+    const at::Tensor filters =
+        at::randn({given.out_channels, given.in_channels, given.window_rows, given.window_columns});
+    const at::Tensor bias = at::randn({given.out_channels});
+    Convolution convolution{
+        given.images,
+        given.in_channels,
+        given.out_channels,
+        axis(given.rows, given.window_rows, given),
+        axis(given.columns, given.window_columns, given),
+        images.const_data_ptr<float>(),
+        filters.const_data_ptr<float>(),
+        has_bias ? bias.const_data_ptr<float>() : nullptr,
+        nullptr,
+        is_gradient};
+    const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
+    const at::Tensor result =
+        at::full({given.images, given.out_channels, rows.out_size, columns.out_size}, 7.0, at::kFloat);
+    // Nothing in it counts.
+    const at::Tensor memory = at::full({floats_to_convolve(convolution)}, std::numeric_limits<float>::infinity());
+    convolution.result = result.mutable_data_ptr<float>();
+    convolve(convolution, memory.mutable_data_ptr<float>());
+    const float* element = result.const_data_ptr<float>();
+    for (int64_t image = 0; image < given.images; ++image) {
+      for (int64_t channel = 0; channel < given.out_channels; ++channel) {
+        for (int64_t row = 0; row < rows.out_size; ++row) {
+          for (int64_t column = 0; column < columns.out_size; ++column) {
+            ASSERT_EQ(*element++, sum_of_window(convolution, image, channel, row, column))
+                << image << ' ' << channel << ' ' << row << ' ' << column << " of " << images.sizes() << " and "
+                << filters.sizes();
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  const int num_threads_ = at::get_num_threads();
+};
+
+TEST_F(ConvolutionTest, SumsUpInBlocksOfChannels) {
+  const std::vector<Case> cases = {
+      {2, 16, 16, 8, 8, 3, 3, 1, 1, 1},   {2, 3, 6, 28, 28, 5, 5, 1, 1, 2},   {3, 40, 25, 9, 11, 3, 3, 1, 1, 1},
+      {2, 17, 13, 32, 32, 3, 3, 1, 2, 1}, {1, 3, 5, 33, 47, 7, 7, 1, 2, 3},   {5, 20, 12, 4, 4, 3, 3, 1, 1, 1},
+      {9, 5, 4, 2, 3, 2, 2, 1, 1, 0},     {2, 30, 24, 10, 10, 1, 1, 1, 1, 0}, {2, 12, 8, 20, 21, 3, 2, 2, 3, 1},
+      {4, 8, 7, 1, 30, 1, 3, 1, 1, 1},    {2, 4, 3, 7, 7, 1, 1, 1, 2, 0},     {1, 1, 1, 1, 1, 1, 1, 1, 1, 0},
+      {2, 2, 3, 5, 70, 3, 3, 1, 1, 1},    {2, 6, 5, 6, 6, 3, 3, 3, 1, 3},     {3, 2, 2, 3, 5, 3, 5, 1, 4, 2},
+      {1, 2, 30, 40, 40, 3, 3, 1, 1, 1}};
+  for (const int num_threads : {1, 2, 3}) {
+    at::set_num_threads(num_threads);
+    for (const Case& given : cases) {
+      check(given, /*has_bias=*/true, /*is_gradient=*/false);
+      check(given, /*has_bias=*/false, /*is_gradient=*/given.stride == 1);
+    }
+  }
+}
+
+TEST_F(ConvolutionTest, OfferedWhereItSaves) {
+  const auto is_quicker = [](const Case& given) {
+    const Convolution convolution{
+        given.images,
+        given.in_channels,
+        given.out_channels,
+        axis(given.rows, given.window_rows, given),
+        axis(given.columns, given.window_columns, given),
+        nullptr,
+        nullptr,
+        nullptr,
+        nullptr};
+    return is_quicker_here(convolution, 1);
+  };
+  EXPECT_TRUE(is_quicker({8, 16, 16, 32, 32, 3, 3, 1, 1, 1}));
+  EXPECT_FALSE(is_quicker({8, 256, 256, 28, 28, 3, 3, 1, 1, 1})) << "long enough for oneDNN";
+  EXPECT_FALSE(is_quicker({8, 64, 64, 7, 14, 9, 9, 1, 1, 4})) << "more products than a block has room for";
+}
+
+} // namespace
+} // namespace lazyplug::kernels
