@@ -132,7 +132,7 @@ class MemoryPool {
   RunSet cached_;
   RunSet released_;
   size_t next_start_ = 0; // of a large block
-  size_t frontier_ = 0; // no granule from here on has ever been in use
+  size_t frontier_ = 0;   // no granule from here on has ever been in use
   size_t limit_;
 
   std::array<Usage, kNumUsageKinds> usage_;

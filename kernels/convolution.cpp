@@ -2,6 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "kernels/convolution_plan.h"
 #include "kernels/parallel.h"
 #include "kernels/tile_loops.h"
@@ -11,14 +14,12 @@ namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 17; // multiplications of a thread
 
-// More take oneDNN long enough.
-constexpr int64_t kMostMultiplications = int64_t{1} << 27;
-
 // What oneDNN needs besides: to choose a kernel, and to copy results into another layout.
 double seconds_saved(const Convolution& convolution, int num_threads) {
   constexpr double kToChoose = 45e-6;
   constexpr double kOfResult = 0.25e-9;
-  const auto num_results = static_cast<double>(convolution.num_images * convolution.out_channels * convolution.out_plane());
+  const auto num_results =
+      static_cast<double>(convolution.num_images * convolution.out_channels * convolution.out_plane());
   return kToChoose + kOfResult * num_results / num_threads;
 }
 
@@ -36,15 +37,15 @@ int64_t share(int64_t count, int64_t part, int64_t num_parts) {
   return count * part / num_parts;
 }
 
-// As many as there are threads, or fewer: parts of the images, and of the output channels if there are too few of those.
+// As many as there are threads, or fewer: parts of the images, and of the output channels if there are too few of
+// those.
 struct Parts {
   int64_t of_images;
   int64_t of_tiles;
 
   explicit Parts(const ConvolutionPlan& plan) {
     const Convolution& convolution = plan.convolution;
-    const int64_t wanted =
-        std::clamp<int64_t>(convolution.num_multiplications() / kGrain, 1, at::get_num_threads());
+    const int64_t wanted = std::clamp<int64_t>(convolution.num_multiplications() / kGrain, 1, at::get_num_threads());
     of_images = std::min(wanted, convolution.num_images);
     of_tiles = std::min(wanted / of_images, plan.num_tiles);
   }
@@ -55,15 +56,19 @@ struct Parts {
 
 } // namespace
 
-bool is_quicker_here(const Convolution& convolution, int num_threads) {
+bool is_good(const Convolution& convolution) {
   const auto is_good = [](const Pool::Axis& axis) {
     return axis.in_size > 0 && axis.out_size > 0 && axis.window > 0 && axis.step > 0 && axis.stride > 0 &&
            axis.padding >= 0;
   };
-  const bool can = loops<float>().convolve && convolution.num_images > 0 && convolution.in_channels > 0 &&
-                   convolution.out_channels > 0 && is_good(convolution.rows) && is_good(convolution.columns) &&
-                   convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner;
-  return can && convolution.num_multiplications() <= kMostMultiplications &&
+  return convolution.num_images > 0 && convolution.in_channels > 0 && convolution.out_channels > 0 &&
+         is_good(convolution.rows) && is_good(convolution.columns);
+}
+
+bool is_quicker_here(const Convolution& convolution, int num_threads) {
+  return loops<float>().convolve && is_good(convolution) &&
+         convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner &&
+         convolution.num_multiplications() <= kMostMultiplications &&
          seconds_lost(ConvolutionPlan(convolution), num_threads) < seconds_saved(convolution, num_threads);
 }
 
@@ -72,19 +77,25 @@ int64_t floats_to_convolve(const Convolution& convolution) {
   return plan.packed_floats() + Parts(plan).count() * plan.padded_floats();
 }
 
-void convolve(const Convolution& convolution, float* memory) {
+bool convolve(const Convolution& convolution, float* memory) {
   const ConvolutionPlan plan(convolution);
   const Parts parts(plan);
   const Loops<float>& loops = kernels::loops<float>();
+  std::atomic<bool> are_finite = true;
   parallel_for(parts.count(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     const int64_t first_tile = share(plan.num_tiles, begin, parts.count());
     const int64_t end_tile = share(plan.num_tiles, end, parts.count());
     for (int64_t channel = 0; channel < convolution.in_channels; channel += plan.most_channels) {
       for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-        loops.pack_filters(convolution, tile, channel, memory + plan.packed_begin(tile, channel));
+        if (!loops.pack_filters(convolution, tile, channel, memory + plan.packed_begin(tile, channel))) {
+          are_finite = false;
+        }
       }
     }
   });
+  if (!are_finite && convolution.has_padding()) {
+    return false;
+  }
   parallel_for(parts.count(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t images = part / parts.of_tiles;
@@ -97,6 +108,7 @@ void convolve(const Convolution& convolution, float* memory) {
       loops.convolve(convolution, block, memory, memory + plan.packed_floats() + part * plan.padded_floats());
     }
   });
+  return true;
 }
 
 } // namespace lazyplug::kernels

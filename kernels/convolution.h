@@ -10,21 +10,22 @@ namespace lazyplug::kernels {
 // gaps, planes row by row, one channel after the other.
 //
 // oneDNN, which PyTorch's CPU uses, takes 40 microseconds to find out how to compute one, and copies images and results
-// into another layout and back. Small ones take less time here, with its bits: a sum is of blocks of channels, which are
-// added up with fused multiply-adds, by places of the filter and then by channels; the bias follows the first block.
+// into another layout and back. Small ones take less time here, with its bits: a sum is of blocks of channels, which
+// are added up with fused multiply-adds, by places of the filter and then by channels; the bias follows the first
+// block.
 //
-// The gradient of a convolution's input is one, too, where windows are one element apart: of the gradient of the result,
-// with the same filters, read from their ends.
+// The gradient of a convolution's input is one, too, where windows are one element apart: of the gradient of the
+// result, with the same filters, read from their ends.
 struct Convolution {
   int64_t num_images;
   int64_t in_channels;
   int64_t out_channels;
   Pool::Axis rows;
   Pool::Axis columns;
-  const float* images;
-  const float* filters;
-  const float* bias; // null: 0
-  float* result;
+  const float* images = nullptr;
+  const float* filters = nullptr;
+  const float* bias = nullptr; // 0
+  float* result = nullptr;
   bool is_gradient = false; // filters are of input channels, for each output channel
 
   int64_t filter_size() const {
@@ -41,19 +42,27 @@ struct Convolution {
     constexpr int64_t kBlock = 16;
     return filter_size() == 1 || in_channels < kBlock ? in_channels : kBlock;
   }
+  bool has_padding() const {
+    return rows.padding > 0 || columns.padding > 0;
+  }
   int64_t num_multiplications() const {
     return num_images * out_channels * out_plane() * in_channels * filter_size();
   }
 };
 
-// Whether this target has a kernel for it, which takes less time than oneDNN's with so many intra-op threads. That it has
-// the same bits remains to be seen.
+// Whether there is something to compute, and nothing negative.
+bool is_good(const Convolution& convolution);
+
+// Whether this target has a kernel for it, which takes less time than oneDNN's with so many intra-op threads. That it
+// has the same bits remains to be seen.
 bool is_quicker_here(const Convolution& convolution, int num_threads);
 
 // How many floats `memory` of convolve() must have.
 int64_t floats_to_convolve(const Convolution& convolution);
 
 // In parallel if there is enough to do: the bits do not depend on it. `memory` may be anything, and is written.
-void convolve(const Convolution& convolution, float* memory);
+// Computes nothing, and returns false, if filters have infinities or NaN, and images padding: its zeros are multiplied,
+// too.
+bool convolve(const Convolution& convolution, float* memory);
 
 } // namespace lazyplug::kernels

@@ -11,20 +11,38 @@
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 
-// Filters of some output channels, one tile's: for each place and input channel those of all, side by side. Lanes beyond
-// the tile are zeros.
+// Notes infinities and NaN among vectors.
+class FiniteCheck {
+ public:
+  void see(Floats x) {
+    constexpr int32_t kExponent = 0x7F800000;
+    not_finite_ |= (bits_of(x) & kExponent) == kExponent;
+  }
+  bool are_finite() const {
+    const auto bits = reinterpret_cast<__m512i>(not_finite_);
+    return _mm512_test_epi32_mask(bits, bits) == 0;
+  }
+
+ private:
+  Ints not_finite_{};
+};
+
+// Filters of some output channels, one tile's: for each place and input channel those of all, side by side. Lanes
+// beyond the tile are zeros.
 struct PackedFilters {
   int64_t rows;
   int64_t size; // of a filter
   int64_t channels;
   float* packed;
+  FiniteCheck check;
 
   // `n` elements that follow each other for each row, from the place of a channel on.
-  void pack(const float* from, int64_t row, int64_t n, int64_t channel, int64_t place) const {
+  void pack(const float* from, int64_t row, int64_t n, int64_t channel, int64_t place) {
     Floats of_rows[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       of_rows[i] = i < rows ? load_part<Floats>(from + i * row, n) : Floats{};
+      check.see(of_rows[i]);
     }
     transpose(of_rows);
     for (int i = 0; i < n; ++i) {
@@ -36,7 +54,7 @@ struct PackedFilters {
     }
   }
   // Of `count` elements of each row, from the first place of a channel on.
-  void pack_all(const float* from, int64_t row, int64_t count, int64_t channel) const {
+  void pack_all(const float* from, int64_t row, int64_t count, int64_t channel) {
     for (int64_t k = 0; k < count; k += kNumLanes<Floats>) {
       const int64_t n = std::min<int64_t>(count - k, kNumLanes<Floats>);
       pack(from + k, row, n, channel + k / size, k % size);
@@ -44,21 +62,22 @@ struct PackedFilters {
   }
 };
 
-inline void pack_filters(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) {
+inline bool pack_filters(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) {
   const ConvolutionPlan plan(convolution);
   const int64_t size = convolution.filter_size();
   const int64_t channels = plan.channels_from(first_channel);
   const int64_t first = plan.tile_begin(tile);
-  const PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, packed};
+  PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, packed, {}};
   if (!convolution.is_gradient) { // channels follow each other
     const int64_t row = convolution.in_channels * size;
     filters.pack_all(convolution.filters + first * row + first_channel * size, row, channels * size, 0);
-    return;
+    return filters.check.are_finite();
   }
   for (int64_t channel = 0; channel < channels; ++channel) {
     const float* from = convolution.filters + ((first_channel + channel) * convolution.out_channels + first) * size;
     filters.pack_all(from, size, size, channel);
   }
+  return filters.check.are_finite();
 }
 
 // n elements from `from`, of which every second one goes to the other part.
@@ -76,8 +95,8 @@ inline void split_row(int64_t n, const float* from, float* even, float* odd) {
   }
 }
 
-// A row of an image, to a padded one. Such a row is split up by the strides of windows, so that what neighbouring windows
-// read in one place lies side by side.
+// A row of an image, to a padded one. Such a row is split up by the strides of windows, so that what neighbouring
+// windows read in one place lies side by side.
 inline void pad_row(const ConvolutionPlan& plan, const float* from, float* to) {
   const Pool::Axis& columns = plan.convolution.columns;
   constexpr int64_t kLanes = kNumLanes<Floats>;
@@ -100,7 +119,8 @@ inline void pad_row(const ConvolutionPlan& plan, const float* from, float* to) {
 }
 
 // Some channels of some images with their padding, whose zeros are there already.
-inline void pad(const ConvolutionPlan& plan, int64_t first_image, int64_t images, int64_t first_channel, float* padded) {
+inline void
+pad(const ConvolutionPlan& plan, int64_t first_image, int64_t images, int64_t first_channel, float* padded) {
   const Convolution& convolution = plan.convolution;
   const int64_t channels = plan.channels_from(first_channel);
   for (int64_t image = 0; image < images; ++image) {
@@ -140,8 +160,8 @@ struct Panel {
       const int64_t length = first + j < end ? std::min(convolution.columns.out_size - in_row, kLanes) : 0;
       const int64_t plane = (first_image + image) * convolution.out_channels;
       pieces[j / kPieces][j % kPieces] = {
-          image * plan.most_channels * plan.padded_plane +
-              row_of_image * convolution.rows.stride * plan.padded_row + in_row,
+          image * plan.most_channels * plan.padded_plane + row_of_image * convolution.rows.stride * plan.padded_row +
+              in_row,
           convolution.result + plane * convolution.out_plane() + row_of_image * convolution.columns.out_size + in_row -
               lane,
           static_cast<__mmask16>(((1U << length) - 1) << lane)};
@@ -149,19 +169,13 @@ struct Panel {
   }
 };
 
-// Where what is multiplied lies: by places of the filter, then by channels.
+// Where what is multiplied lies: by elements of the filter, then by channels.
 inline void find_places(const ConvolutionPlan& plan, int64_t channels, int32_t* places) {
-  const Pool::Axis& rows = plan.convolution.rows;
-  const Pool::Axis& columns = plan.convolution.columns;
-  const bool is_flipped = plan.convolution.is_gradient;
-  for (int64_t row = 0; row < rows.window; ++row) {
-    for (int64_t column = 0; column < columns.window; ++column) {
-      const int64_t below = (is_flipped ? rows.window - 1 - row : row) * rows.step;
-      const int64_t in_row = (is_flipped ? columns.window - 1 - column : column) * columns.step;
-      const int64_t place = below * plan.padded_row + in_row % columns.stride * plan.part_of_row + in_row / columns.stride;
-      for (int64_t channel = 0; channel < channels; ++channel) {
-        *places++ = static_cast<int32_t>(place + channel * plan.padded_plane);
-      }
+  const int64_t size = plan.convolution.filter_size();
+  for (int64_t element = 0; element < size; ++element) {
+    const int64_t place = plan.place_of(plan.convolution.is_gradient ? size - 1 - element : element);
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      *places++ = static_cast<int32_t>(place + channel * plan.padded_plane);
     }
   }
 }
@@ -171,7 +185,7 @@ struct ConvolutionTile {
   const Panel<kPieces>& panel;
   const float* padded;
   const int32_t* places;
-  int64_t inner; // how many places
+  int64_t inner;        // how many places
   const float* filters; // packed
   const float* bias;    // of these channels; null: 0
   int64_t first_channel;

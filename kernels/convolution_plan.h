@@ -2,10 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
 
 #include "kernels/convolution.h"
 
 namespace lazyplug::kernels {
+
+// More take oneDNN long enough.
+constexpr int64_t kMostMultiplications = int64_t{1} << 27;
 
 // What one thread computes of it.
 struct ConvolutionBlock {
@@ -24,9 +28,11 @@ struct ConvolutionPlan {
   static constexpr int64_t kLeastWindows = 16 * kLanes;
 
   explicit ConvolutionPlan(const Convolution& convolution)
+      : ConvolutionPlan(convolution, convolution.channels_at_once()) {}
+  ConvolutionPlan(const Convolution& convolution, int64_t most_channels)
       : convolution(convolution),
         num_tiles((convolution.out_channels + kTileRows - 1) / kTileRows),
-        most_channels(convolution.channels_at_once()),
+        most_channels(most_channels),
         images_at_once(std::clamp<int64_t>(kLeastWindows / convolution.out_plane(), 1, convolution.num_images)),
         pieces_of_vector(
             convolution.columns.out_size <= kLanes / 4   ? 4
@@ -44,6 +50,13 @@ struct ConvolutionPlan {
   // How much of an axis windows cover.
   static int64_t padded_size(const Pool::Axis& axis) {
     return (axis.out_size - 1) * axis.stride + (axis.window - 1) * axis.step + 1;
+  }
+  // From a window's first element to another one, row by row.
+  int64_t place_of(int64_t element) const {
+    const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
+    const int64_t below = element / columns.window * rows.step;
+    const int64_t beside = element % columns.window * columns.step;
+    return below * padded_row + beside % columns.stride * part_of_row + beside / columns.stride;
   }
   // The output channels of a tile; all tiles have about as many.
   int64_t tile_begin(int64_t tile) const {

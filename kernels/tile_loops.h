@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "kernels/convolution_plan.h"
+#include "kernels/filter_gradient_plan.h"
 #include "kernels/gemm.h"
 #include "kernels/norm_gradient.h"
 #include "kernels/pool.h"
@@ -65,12 +66,11 @@ struct Loops {
       nullptr;
   // Null: there are none for this target and dtype.
   void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr;
-  void (*pack_filters)(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) = nullptr;
-  void (*convolve)(
-      const Convolution& convolution,
-      const ConvolutionBlock& block,
-      const float* packed,
-      float* memory) = nullptr;
+  // These two return whether all filters, or gradients, are finite.
+  bool (*pack_filters)(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) = nullptr;
+  bool (*sum_up_filters)(const FilterGradientPlan& plan, const FilterGradientBlock& block) = nullptr;
+  void (*convolve)(const Convolution& convolution, const ConvolutionBlock& block, const float* packed, float* memory) =
+      nullptr;
 };
 
 // Those for the processor, and the setting ATEN_CPU_CAPABILITY.

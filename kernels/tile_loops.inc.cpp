@@ -14,6 +14,7 @@
 #include "kernels/row_functions.h"
 #ifdef __AVX512F__
 #include "kernels/convolution_loops.h"
+#include "kernels/filter_gradient_loops.h"
 #include "kernels/matrix_product.h"
 #endif
 
@@ -487,6 +488,7 @@ constexpr void set_matrix_loops([[maybe_unused]] Loops<T>& loops) {
     loops.gemm = run_gemm;
     loops.pack_filters = pack_filters;
     loops.convolve = convolve;
+    loops.sum_up_filters = sum_up_filters;
   }
 #endif
 }

@@ -14,6 +14,7 @@
 #include "common/hash.h"
 #include "common/lru_cache.h"
 #include "kernels/convolution.h"
+#include "kernels/filter_gradient.h"
 #include "kernels/trial_numbers.h"
 
 namespace lazyplug {
@@ -21,6 +22,7 @@ namespace {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 using kernels::Convolution;
+using kernels::FilterGradient;
 using Axis = kernels::Pool::Axis;
 
 // What a call is to compute: its tensor arguments are the first three.
@@ -91,13 +93,14 @@ class Windows {
 };
 
 std::optional<Plan> if_quicker(const Convolution& convolution, c10::DimVector sizes) {
-  return kernels::is_quicker_here(convolution, at::get_num_threads()) ? std::optional(Plan{convolution, std::move(sizes)})
-                                                                      : std::nullopt;
+  const bool is_quicker = kernels::is_quicker_here(convolution, at::get_num_threads());
+  return is_quicker ? std::optional(Plan{convolution, std::move(sizes)}) : std::nullopt;
 }
 
 // convolution(images, filters, bias, stride, padding, dilation, transposed, output_padding, groups)
 std::optional<Plan> plan_convolution(Arguments arguments) {
-  if (!is_plain_image(arguments[0]) || !is_plain(arguments[1]) || (is_defined(arguments[2]) && !is_plain(arguments[2]))) {
+  if (!is_plain_image(arguments[0]) || !is_plain(arguments[1]) ||
+      (is_defined(arguments[2]) && !is_plain(arguments[2]))) {
     return std::nullopt;
   }
   const at::Tensor& images = arguments[0].toTensor();
@@ -129,73 +132,85 @@ std::optional<Plan> plan_convolution(Arguments arguments) {
       std::move(sizes));
 }
 
-std::optional<Axis> axis_of_gradient(const std::optional<Axis>& axis) {
-  if (!axis || axis->stride != 1) {
-    return std::nullopt;
-  }
-  const int64_t padding = (axis->window - 1) * axis->step - axis->padding;
-  return Axis{axis->out_size, axis->in_size, axis->window, axis->step, 1, padding};
-}
-
-// Of the input; convolution_backward(gradient, images, filters, bias_sizes, stride, padding, dilation, transposed,
-// output_padding, groups, output_mask)
-std::optional<Plan> plan_gradient(Arguments arguments) {
-  if (!is_plain_image(arguments[0]) || !is_plain_image(arguments[1]) || !is_plain(arguments[2]) ||
-      !arguments[10].toListRef()[0].toBool()) {
+// convolution_backward(gradient, images, filters, bias_sizes, stride, padding, dilation, transposed, output_padding,
+// groups, output_mask), as a convolution without filters.
+std::optional<Plan> plan_forward(Arguments arguments) {
+  if (!is_plain_image(arguments[0]) || !is_plain_image(arguments[1]) || !is_plain(arguments[2])) {
     return std::nullopt;
   }
   const at::Tensor& gradient = arguments[0].toTensor();
   const at::Tensor& images = arguments[1].toTensor();
   const at::Tensor& filters = arguments[2].toTensor();
   const Windows windows(arguments, 4, images, filters);
-  if (!windows.are_usual() || gradient.dim() != images.dim()) {
+  if (!windows.are_usual()) {
     return std::nullopt;
   }
-  const auto rows = axis_of_gradient(windows.axis(0));
-  const auto columns = axis_of_gradient(windows.axis(1));
-  const bool is_good = rows && columns && rows->padding >= 0 && columns->padding >= 0 &&
-                       gradient.size(0) == images.size(0) && gradient.size(1) == filters.size(0) &&
-                       gradient.numel() == images.size(0) * filters.size(0) * rows->in_size * columns->in_size;
-  if (!is_good) {
+  const auto rows = windows.axis(0);
+  const auto columns = windows.axis(1);
+  if (!rows || !columns) {
+    return std::nullopt;
+  }
+  c10::DimVector sizes{images.size(0), filters.size(0), rows->out_size, columns->out_size};
+  if (images.dim() == 3) {
+    sizes.erase(sizes.begin() + 2);
+  }
+  const auto* elements = images.const_data_ptr<float>();
+  const Convolution convolution{images.size(0), images.size(1), filters.size(0), *rows, *columns, elements};
+  return gradient.sizes() == sizes ? std::optional(Plan{convolution, sizes}) : std::nullopt;
+}
+
+Axis axis_of_gradient(const Axis& axis) {
+  return {axis.out_size, axis.in_size, axis.window, axis.step, 1, (axis.window - 1) * axis.step - axis.padding};
+}
+
+// The gradient of the input.
+std::optional<Plan> plan_gradient(Arguments arguments) {
+  const auto forward = plan_forward(arguments);
+  if (!forward || forward->convolution.rows.stride != 1 || forward->convolution.columns.stride != 1) {
+    return std::nullopt;
+  }
+  const Axis rows = axis_of_gradient(forward->convolution.rows);
+  const Axis columns = axis_of_gradient(forward->convolution.columns);
+  if (rows.padding < 0 || columns.padding < 0) {
     return std::nullopt;
   }
   return if_quicker(
-      {images.size(0),
-       filters.size(0),
-       images.size(1),
-       *rows,
-       *columns,
-       gradient.const_data_ptr<float>(),
-       filters.const_data_ptr<float>(),
+      {forward->convolution.num_images,
+       forward->convolution.out_channels,
+       forward->convolution.in_channels,
+       rows,
+       columns,
+       arguments[0].toTensor().const_data_ptr<float>(),
+       arguments[2].toTensor().const_data_ptr<float>(),
        nullptr,
        nullptr,
        /*is_gradient=*/true},
-      c10::DimVector(images.sizes()));
+      c10::DimVector(arguments[1].toTensor().sizes()));
 }
 
 at::Tensor empty(c10::IntArrayRef sizes) {
   return at::detail::empty_cpu(sizes, at::kFloat);
 }
 
+// Undefined if that is left to PyTorch after all.
 at::Tensor compute(const Plan& plan) {
   at::Tensor result = empty(plan.sizes);
   const at::Tensor memory = empty(floats_to_convolve(plan.convolution));
   Convolution convolution = plan.convolution;
   convolution.result = result.mutable_data_ptr<float>();
-  convolve(convolution, memory.mutable_data_ptr<float>());
-  return result;
+  return convolve(convolution, memory.mutable_data_ptr<float>()) ? result : at::Tensor();
 }
 
-// What PyTorch's kernel, and oneDNN in turn, choose by.
-Hash128 form_of(const Plan& plan) {
+// What PyTorch's kernel, and oneDNN in turn, choose by; and which of the results it is about.
+Hash128 form_of(const Plan& plan, int64_t result) {
   const Convolution& convolution = plan.convolution;
   c10::SmallVector<int64_t, 24> numbers{
+      result,
       static_cast<int64_t>(plan.sizes.size()),
       convolution.num_images,
       convolution.in_channels,
       convolution.out_channels,
       convolution.bias != nullptr,
-      convolution.is_gradient,
       at::get_num_threads(),
       at::globalContext().userEnabledMkldnn()};
   for (const Axis* axis : {&convolution.rows, &convolution.columns}) {
@@ -204,115 +219,211 @@ Hash128 form_of(const Plan& plan) {
   return hash_words(numbers.data(), numbers.size());
 }
 
-class Kernel {
+// What a trial found, by forms of calls: 0 if they are PyTorch's, and until the form comes for the second time, since
+// one that comes but once is not worth a trial.
+template <typename Trial>
+int64_t found_for(Hash128 form, const Trial& trial) {
+  constexpr size_t kMostForms = 4096;
+  constexpr int64_t kNew = -1;
+  constexpr int64_t kSeen = -2;
+  static auto* const all = new LruCache<Hash128, std::shared_ptr<std::atomic<int64_t>>>(kMostForms);
+  auto found = all->find(form);
+  if (!found) {
+    found = all->insert(form, std::make_shared<std::atomic<int64_t>>(kNew));
+  }
+  std::atomic<int64_t>& result = **found;
+  if (result == kNew) {
+    result = kSeen;
+    return 0;
+  }
+  if (result == kSeen) {
+    result = trial();
+  }
+  return result;
+}
+
+// The arguments with random numbers in the place of tensors.
+c10::Stack draw(Arguments arguments) {
+  uint32_t state = 1;
+  c10::Stack stack(arguments.begin(), arguments.end());
+  for (size_t i = 0; i < 3; ++i) {
+    if (is_defined(stack[i])) {
+      const at::Tensor numbers = empty(stack[i].toTensor().sizes());
+      kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
+      stack[i] = numbers;
+    }
+  }
+  return stack;
+}
+
+bool has_same_bits(const at::Tensor& ours, const c10::IValue& expected) {
+  const at::Tensor& other = expected.toTensor();
+  return ours.defined() && ours.sizes() == other.sizes() && ours.strides() == other.strides() &&
+         std::memcmp(ours.const_data_ptr(), other.const_data_ptr(), ours.nbytes()) == 0;
+}
+
+// Nothing, and false, if that is left to PyTorch.
+bool run_forward(const OpInfo& op, c10::Stack& stack) {
+  const Arguments arguments = torch::jit::last(stack, op.num_args());
+  const auto plan = plan_convolution(arguments);
+  const auto is_same = [&] {
+    c10::Stack drawn = draw(arguments);
+    const auto like = plan_convolution(drawn);
+    const at::Tensor ours = like ? compute(*like) : at::Tensor();
+    op.call(drawn);
+    return has_same_bits(ours, drawn[0]);
+  };
+  if (!plan || !found_for(form_of(*plan, 0), is_same)) {
+    return false;
+  }
+  at::Tensor result = compute(*plan);
+  if (!result.defined()) {
+    return false;
+  }
+  torch::jit::drop(stack, op.num_args());
+  stack.emplace_back(std::move(result));
+  return true;
+}
+
+class Gradients {
  public:
-  using MakePlan = std::optional<Plan> (*)(Arguments);
+  Gradients(const OpInfo& op, c10::Stack& stack) : op_(op), stack_(stack) {
+    const auto mask = arguments().back().toListRef();
+    for (size_t i = 0; i < 3; ++i) {
+      is_wanted_[i] = mask[i].toBool();
+    }
+  }
 
-  Kernel(const OpInfo& op, MakePlan make_plan) : op_(&op), make_plan_(make_plan) {}
-
-  // Nothing, and false, if that is left to PyTorch.
-  bool run_if_quicker(c10::Stack& stack) const {
-    const Arguments arguments = torch::jit::last(stack, op_->num_args());
-    const auto plan = make_plan_(arguments);
-    if (!plan || !has_bits_of_library(*plan, arguments)) {
+  // Nothing, and false, if all is left to PyTorch.
+  bool run() {
+    if (is_wanted_[0]) {
+      compute_of_input();
+    }
+    if (is_wanted_[1]) {
+      compute_of_filters();
+    }
+    if (!results_[0].defined() && !results_[1].defined()) {
       return false;
     }
-    at::Tensor result = compute(*plan);
-    if (!plan->convolution.is_gradient) {
-      torch::jit::drop(stack, op_->num_args());
-      stack.emplace_back(std::move(result));
-      return true;
-    }
-    const auto mask = arguments.back().toListRef();
-    const bool is_all = !mask[1].toBool() && !mask[2].toBool();
-    if (is_all) {
-      torch::jit::drop(stack, op_->num_args());
-      stack.resize(stack.size() + 3, at::Tensor());
+    const bool is_left[] = {
+        is_wanted_[0] && !results_[0].defined(),
+        is_wanted_[1] && !results_[1].defined(),
+        is_wanted_[2] && !results_[2].defined()};
+    if (is_left[0] || is_left[1] || is_left[2]) {
+      stack_.back() = c10::List<bool>({is_left[0], is_left[1], is_left[2]});
+      op_.call(stack_);
     } else {
-      stack.back() = c10::List<bool>({false, mask[1].toBool(), mask[2].toBool()});
-      op_->call(stack);
+      torch::jit::drop(stack_, op_.num_args());
+      stack_.resize(stack_.size() + 3, at::Tensor());
     }
-    stack[stack.size() - 3] = std::move(result);
+    for (size_t i = 0; i < 3; ++i) {
+      if (results_[i].defined()) {
+        stack_[stack_.size() - 3 + i] = std::move(results_[i]);
+      }
+    }
     return true;
   }
 
-  void operator()(c10::Stack& stack) const {
-    if (!run_if_quicker(stack)) {
-      op_->call(stack);
-    }
-  }
-
  private:
-  enum class Verdict : uint8_t { kNew, kSeen, kSame, kOther };
-
-  // By their forms. A form that comes but once is not worth a trial.
-  bool has_bits_of_library(const Plan& plan, Arguments arguments) const {
-    constexpr size_t kMostForms = 4096;
-    static auto* const verdicts = new LruCache<Hash128, std::shared_ptr<std::atomic<Verdict>>>(kMostForms);
-    const Hash128 form = form_of(plan);
-    auto verdict = verdicts->find(form);
-    if (!verdict) {
-      verdict = verdicts->insert(form, std::make_shared<std::atomic<Verdict>>(Verdict::kNew));
-    }
-    switch ((*verdict)->load()) {
-      case Verdict::kNew:
-        **verdict = Verdict::kSeen;
-        return false;
-      case Verdict::kSeen:
-        **verdict = is_same_in_trial(arguments) ? Verdict::kSame : Verdict::kOther;
-        break;
-      default:
-        break;
-    }
-    return **verdict == Verdict::kSame;
+  Arguments arguments() const {
+    return torch::jit::last(stack_, op_.num_args());
   }
 
-  bool is_same_in_trial(Arguments arguments) const {
-    uint32_t state = 1;
-    c10::Stack stack(arguments.begin(), arguments.end());
-    for (size_t i = 0; i < 3; ++i) {
-      if (is_defined(stack[i])) {
-        const at::Tensor numbers = empty(stack[i].toTensor().sizes());
-        kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
-        stack[i] = numbers;
+  // PyTorch's results for random numbers, which are left in `drawn`.
+  c10::Stack call(const c10::Stack& drawn, std::array<bool, 3> mask) const {
+    c10::Stack results = drawn;
+    results.back() = c10::List<bool>({mask[0], mask[1], mask[2]});
+    op_.call(results);
+    return results;
+  }
+
+  void compute_of_input() {
+    const auto plan = plan_gradient(arguments());
+    const auto is_same = [&] {
+      const c10::Stack drawn = draw(arguments());
+      const auto like = plan_gradient(drawn);
+      return like && has_same_bits(compute(*like), call(drawn, {true, false, false})[0]);
+    };
+    if (plan && found_for(form_of(*plan, 1), is_same)) {
+      results_[0] = compute(*plan);
+    }
+  }
+
+  void compute_of_filters() {
+    const auto plan = plan_forward(arguments());
+    const auto num_parts = [&] {
+      const c10::Stack drawn = draw(arguments());
+      const c10::Stack expected = call(drawn, {false, true, is_wanted_[2]});
+      for (const int64_t parts : {int64_t{1}, int64_t{at::get_num_threads()}, plan->convolution.num_images}) {
+        const auto ours = compute_filters(drawn, parts);
+        if (has_same_bits(ours[0], expected[1]) && (!is_wanted_[2] || has_same_bits(ours[1], expected[2]))) {
+          return parts;
+        }
       }
+      return int64_t{0};
+    };
+    if (!plan || !kernels::is_quicker_here(FilterGradient{plan->convolution})) {
+      return;
     }
-    const auto plan = make_plan_(stack);
-    if (!plan) {
-      return false;
+    if (const int64_t parts = found_for(form_of(*plan, is_wanted_[2] ? 3 : 2), num_parts)) {
+      const auto ours = compute_filters(arguments(), parts);
+      results_[1] = ours[0];
+      results_[2] = ours[1];
     }
-    const at::Tensor ours = compute(*plan);
-    if (plan->convolution.is_gradient) {
-      stack.back() = c10::List<bool>({true, false, false});
-    }
-    op_->call(stack);
-    const at::Tensor& expected = stack.front().toTensor();
-    return ours.sizes() == expected.sizes() && ours.strides() == expected.strides() &&
-           std::memcmp(ours.const_data_ptr(), expected.const_data_ptr(), ours.nbytes()) == 0;
   }
 
-  const OpInfo* op_;
-  MakePlan make_plan_;
+  // Undefined if that is left to PyTorch after all.
+  std::array<at::Tensor, 2> compute_filters(Arguments arguments, int64_t num_parts) const {
+    const auto plan = plan_forward(arguments);
+    const at::Tensor of_filters = empty(arguments[2].toTensor().sizes());
+    const at::Tensor of_bias = is_wanted_[2] ? empty(of_filters.sizes().slice(0, 1)) : at::Tensor();
+    const FilterGradient gradient{
+        plan->convolution,
+        arguments[0].toTensor().const_data_ptr<float>(),
+        num_parts,
+        of_filters.mutable_data_ptr<float>(),
+        is_wanted_[2] ? of_bias.mutable_data_ptr<float>() : nullptr};
+    const at::Tensor memory = empty(floats_to_compute(gradient));
+    const bool is_computed = kernels::compute(gradient, memory.mutable_data_ptr<float>());
+    return is_computed ? std::array{of_filters, of_bias} : std::array<at::Tensor, 2>();
+  }
+
+  const OpInfo& op_;
+  c10::Stack& stack_;
+  std::array<bool, 3> is_wanted_{};
+  std::array<at::Tensor, 3> results_;
 };
 
-std::optional<Kernel> find(const OpInfo& op) {
-  if (op.name() == "aten::convolution") {
-    return Kernel(op, plan_convolution);
-  }
-  return op.name() == "aten::convolution_backward" ? std::optional(Kernel(op, plan_gradient)) : std::nullopt;
+bool run_backward(const OpInfo& op, c10::Stack& stack) {
+  return Gradients(op, stack).run();
+}
+
+using Run = bool (*)(const OpInfo&, c10::Stack&);
+
+Run find(const OpInfo& op) {
+  return op.name() == "aten::convolution"            ? run_forward
+         : op.name() == "aten::convolution_backward" ? run_backward
+                                                     : nullptr;
 }
 
 } // namespace
 
 bool run_convolution(const OpInfo& op, c10::Stack& stack) {
-  const auto kernel = find(op);
-  return kernel && kernel->run_if_quicker(stack);
+  const Run run = find(op);
+  return run && run(op, stack);
 }
 
 std::function<void(c10::Stack&)>
 convolution_kernel(const torch::jit::Node& /*node*/, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  auto kernel = find(op);
-  return kernel ? std::function<void(c10::Stack&)>(*kernel) : nullptr;
+  const Run run = find(op);
+  if (!run) {
+    return nullptr;
+  }
+  return [run, op = &op](c10::Stack& stack) {
+    if (!run(*op, stack)) {
+      op->call(stack);
+    }
+  };
 }
 
 } // namespace lazyplug

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <limits>
+
 #include "kernels/tile_loops.h"
 #include "test/cpp/lowering/node_test.h"
 
@@ -76,30 +78,65 @@ TEST_F(ConvolutionKernelTest, HasTheBitsOfPyTorch) {
   EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters)));
   EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, bias)));
   EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, bias, {2, 1}, {0, 1})));
-  EXPECT_TRUE(is_ours("aten::convolution", arguments(at::randn({4, 1, 28, 28}), at::randn({6, 1, 5, 5}), at::randn({6}))));
+  EXPECT_TRUE(
+      is_ours("aten::convolution", arguments(at::randn({4, 1, 28, 28}), at::randn({6, 1, 5, 5}), at::randn({6}))));
   EXPECT_TRUE(is_ours("aten::convolution", arguments(at::randn({8, 6, 40}), at::randn({7, 6, 3}), kNone, {1}, {1})));
 }
 
-TEST_F(ConvolutionKernelTest, SoDoesTheGradientOfTheInput) {
+TEST_F(ConvolutionKernelTest, SoHaveGradients) {
+  const OpInfo& op = make_op("aten::convolution_backward");
   const at::Tensor images = at::randn({4, 20, 12, 14});
   const at::Tensor filters = at::randn({18, 20, 3, 3});
   for (const int64_t padding : {0, 1, 2}) {
     const auto forward = arguments(images, filters, kNone, {1, 1}, {padding, padding});
     const at::Tensor gradient = at::randn({4, 18, 10 + 2 * padding, 12 + 2 * padding});
-    const OpInfo& op = make_op("aten::convolution_backward");
-    EXPECT_TRUE(is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, {true, false, false})));
-    c10::Stack stack = arguments_of_gradient(gradient, forward, {true, true, true});
-    c10::Stack expected = stack;
-    ASSERT_TRUE(run_convolution(op, stack)) << "the others are PyTorch's";
-    op.handle().callBoxed(expected);
-    ASSERT_EQ(stack.size(), 3);
-    for (size_t i = 0; i < 3; ++i) {
-      EXPECT_TRUE(stack[i].toTensor().equal(expected[i].toTensor())) << i;
+    for (const auto& mask : {std::vector<bool>{true, false, false}, {false, true, false}, {false, true, true}}) {
+      EXPECT_TRUE(is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, mask))) << mask;
+    }
+    for (const auto& mask : {std::vector<bool>{true, true, true}, {true, false, true}}) {
+      c10::Stack stack = arguments_of_gradient(gradient, forward, mask);
+      c10::Stack expected = stack;
+      ASSERT_TRUE(run_convolution(op, stack)) << "the bias alone is PyTorch's";
+      op.handle().callBoxed(expected);
+      ASSERT_EQ(stack.size(), 3);
+      for (size_t i = 0; i < 3; ++i) {
+        const at::Tensor& other = expected[i].toTensor();
+        ASSERT_EQ(stack[i].toTensor().defined(), other.defined()) << i;
+        EXPECT_TRUE(!other.defined() || stack[i].toTensor().equal(other)) << i;
+      }
     }
   }
-  const auto forward = arguments(images, filters);
-  const at::Tensor gradient = at::randn({4, 18, 12, 14});
-  EXPECT_FALSE(is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, {false, true, true})));
+  const auto wide = arguments(at::randn({4, 20, 12, 14}), filters, kNone, {2, 2});
+  const auto of_filters = arguments_of_gradient(at::randn({4, 18, 6, 7}), wide, {false, true, false});
+  EXPECT_TRUE(is_ours("aten::convolution_backward", of_filters));
+  const auto of_input = arguments_of_gradient(at::randn({4, 18, 6, 7}), wide, {true, false, false});
+  EXPECT_FALSE(is_ours("aten::convolution_backward", of_input));
+}
+
+// oneDNN leaves out what lies beyond an image; here it is a zero that is multiplied.
+TEST_F(ConvolutionKernelTest, InfinitiesBesidePaddingArePyTorchs) {
+  const auto with_infinity = [](at::Tensor tensor) {
+    tensor.view(-1)[7] = std::numeric_limits<float>::infinity();
+    return tensor;
+  };
+  const at::Tensor images = at::randn({3, 8, 12, 15});
+  const at::Tensor filters = at::randn({8, 8, 3, 3});
+  EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters)));
+  EXPECT_FALSE(is_ours("aten::convolution", arguments(images, with_infinity(filters.clone()))));
+  EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, kNone, {1, 1}, {0, 0})));
+  c10::Stack unpadded = arguments(images, with_infinity(filters.clone()), kNone, {1, 1}, {0, 0});
+  EXPECT_TRUE(run_convolution(make_op("aten::convolution"), unpadded));
+  const at::Tensor gradient = at::randn({3, 8, 12, 15});
+  for (const auto& mask : {std::vector<bool>{true, false, false}, {false, true, false}}) {
+    const char* const name = "aten::convolution_backward";
+    EXPECT_TRUE(is_ours(name, arguments_of_gradient(gradient, arguments(images, filters), mask)));
+    const auto infinite = arguments_of_gradient(
+        with_infinity(gradient.clone()),
+        arguments(images, mask[0] ? with_infinity(filters.clone()) : filters),
+        mask);
+    c10::Stack stack = infinite;
+    EXPECT_FALSE(run_convolution(make_op(name), stack));
+  }
 }
 
 TEST_F(ConvolutionKernelTest, LeavesTheRestToPyTorch) {
@@ -114,8 +151,10 @@ TEST_F(ConvolutionKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images.transpose(2, 3), filters)));
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images.to(at::kDouble), filters.to(at::kDouble))));
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images, filters, kNone, {1, 1}, {1, 1}, /*is_transposed=*/true)));
-  EXPECT_FALSE(is_ours("aten::convolution", arguments(images, at::randn({8, 4, 3, 3}), kNone, {1, 1}, {1, 1}, false, 2)));
-  EXPECT_FALSE(is_ours("aten::convolution", arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNone, {1}, {1})));
+  EXPECT_FALSE(
+      is_ours("aten::convolution", arguments(images, at::randn({8, 4, 3, 3}), kNone, {1, 1}, {1, 1}, false, 2)));
+  EXPECT_FALSE(
+      is_ours("aten::convolution", arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNone, {1}, {1})));
   EXPECT_FALSE(is_ours("aten::relu", {images}));
 }
 
