@@ -65,10 +65,13 @@ bool is_good(const Convolution& convolution) {
          is_good(convolution.rows) && is_good(convolution.columns);
 }
 
-bool is_quicker_here(const Convolution& convolution, int num_threads) {
+bool can_convolve(const Convolution& convolution) {
   return loops<float>().convolve && is_good(convolution) &&
-         convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner &&
-         convolution.num_multiplications() <= kMostMultiplications &&
+         convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner;
+}
+
+bool is_quicker_here(const Convolution& convolution, int num_threads) {
+  return can_convolve(convolution) && convolution.num_multiplications() <= kMostMultiplications &&
          seconds_lost(ConvolutionPlan(convolution), num_threads) < seconds_saved(convolution, num_threads);
 }
 

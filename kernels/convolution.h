@@ -27,6 +27,7 @@ struct Convolution {
   const float* bias = nullptr; // 0
   float* result = nullptr;
   bool is_gradient = false; // filters are of input channels, for each output channel
+  bool is_chain = false;
 
   int64_t filter_size() const {
     return rows.window * columns.window;
@@ -40,7 +41,7 @@ struct Convolution {
   // Of a block: as many as oneDNN's. Filters of one element have one block.
   int64_t channels_at_once() const {
     constexpr int64_t kBlock = 16;
-    return filter_size() == 1 || in_channels < kBlock ? in_channels : kBlock;
+    return is_chain || filter_size() == 1 || in_channels < kBlock ? in_channels : kBlock;
   }
   bool has_padding() const {
     return rows.padding > 0 || columns.padding > 0;
@@ -53,8 +54,9 @@ struct Convolution {
 // Whether there is something to compute, and nothing negative.
 bool is_good(const Convolution& convolution);
 
-// Whether this target has a kernel for it, which takes less time than oneDNN's with so many intra-op threads. That it
-// has the same bits remains to be seen.
+// Whether this target has a kernel for it; and one that takes less time than oneDNN's with so many intra-op threads.
+// That it has the same bits remains to be seen.
+bool can_convolve(const Convolution& convolution);
 bool is_quicker_here(const Convolution& convolution, int num_threads);
 
 // How many floats `memory` of convolve() must have.

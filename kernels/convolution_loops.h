@@ -33,6 +33,7 @@ struct PackedFilters {
   int64_t rows;
   int64_t size; // of a filter
   int64_t channels;
+  bool is_chain;
   float* packed;
   FiniteCheck check;
 
@@ -46,7 +47,7 @@ struct PackedFilters {
     }
     transpose(of_rows);
     for (int i = 0; i < n; ++i) {
-      store(of_rows[i], packed + (place * channels + channel) * kNumLanes<Floats>);
+      store(of_rows[i], packed + (is_chain ? channel * size + place : place * channels + channel) * kNumLanes<Floats>);
       if (++place == size) {
         place = 0;
         ++channel;
@@ -67,7 +68,7 @@ inline bool pack_filters(const Convolution& convolution, int64_t tile, int64_t f
   const int64_t size = convolution.filter_size();
   const int64_t channels = plan.channels_from(first_channel);
   const int64_t first = plan.tile_begin(tile);
-  PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, packed, {}};
+  PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, convolution.is_chain, packed, {}};
   if (!convolution.is_gradient) { // channels follow each other
     const int64_t row = convolution.in_channels * size;
     filters.pack_all(convolution.filters + first * row + first_channel * size, row, channels * size, 0);
@@ -169,13 +170,14 @@ struct Panel {
   }
 };
 
-// Where what is multiplied lies: by elements of the filter, then by channels.
+// Where what is multiplied lies, in the order in which it is added up.
 inline void find_places(const ConvolutionPlan& plan, int64_t channels, int32_t* places) {
   const int64_t size = plan.convolution.filter_size();
   for (int64_t element = 0; element < size; ++element) {
     const int64_t place = plan.place_of(plan.convolution.is_gradient ? size - 1 - element : element);
     for (int64_t channel = 0; channel < channels; ++channel) {
-      *places++ = static_cast<int32_t>(place + channel * plan.padded_plane);
+      const int64_t index = plan.convolution.is_chain ? channel * size + element : element * channels + channel;
+      places[index] = static_cast<int32_t>(place + channel * plan.padded_plane);
     }
   }
 }

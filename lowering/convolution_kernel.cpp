@@ -194,6 +194,9 @@ at::Tensor empty(c10::IntArrayRef sizes) {
 
 // Undefined if that is left to PyTorch after all.
 at::Tensor compute(const Plan& plan) {
+  if (!kernels::can_convolve(plan.convolution)) {
+    return {};
+  }
   at::Tensor result = empty(plan.sizes);
   const at::Tensor memory = empty(floats_to_convolve(plan.convolution));
   Convolution convolution = plan.convolution;
@@ -262,20 +265,31 @@ bool has_same_bits(const at::Tensor& ours, const c10::IValue& expected) {
          std::memcmp(ours.const_data_ptr(), other.const_data_ptr(), ours.nbytes()) == 0;
 }
 
+// The order in which sums are made.
+enum Order : int64_t { kOfLibrary = 0, kBlocks, kChain };
+
 // Nothing, and false, if that is left to PyTorch.
 bool run_forward(const OpInfo& op, c10::Stack& stack) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
-  const auto plan = plan_convolution(arguments);
-  const auto is_same = [&] {
+  auto plan = plan_convolution(arguments);
+  const auto find_order = [&] {
     c10::Stack drawn = draw(arguments);
-    const auto like = plan_convolution(drawn);
-    const at::Tensor ours = like ? compute(*like) : at::Tensor();
+    const c10::Stack like = drawn;
     op.call(drawn);
-    return has_same_bits(ours, drawn[0]);
+    for (const Order order : {kBlocks, kChain}) {
+      auto ours = plan_convolution(like);
+      ours->convolution.is_chain = order == kChain;
+      if (has_same_bits(compute(*ours), drawn[0])) {
+        return order;
+      }
+    }
+    return kOfLibrary;
   };
-  if (!plan || !found_for(form_of(*plan, 0), is_same)) {
+  const int64_t order = plan ? found_for(form_of(*plan, 0), find_order) : kOfLibrary;
+  if (order == kOfLibrary) {
     return false;
   }
+  plan->convolution.is_chain = order == kChain;
   at::Tensor result = compute(*plan);
   if (!result.defined()) {
     return false;

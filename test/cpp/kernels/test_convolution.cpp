@@ -17,27 +17,30 @@ namespace {
 // Summed up as the header says.
 float sum_of_window(const Convolution& convolution, int64_t image, int64_t channel, int64_t row, int64_t column) {
   const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
+  const auto add = [&](int64_t in, int64_t i, int64_t j, float sum) {
+    const bool is_gradient = convolution.is_gradient;
+    const int64_t in_row = rows.begin_of(row) + (is_gradient ? rows.window - 1 - i : i) * rows.step;
+    const int64_t in_column = columns.begin_of(column) + (is_gradient ? columns.window - 1 - j : j) * columns.step;
+    if (in_row < 0 || in_row >= rows.in_size || in_column < 0 || in_column >= columns.in_size) {
+      return sum;
+    }
+    const int64_t filter =
+        is_gradient ? in * convolution.out_channels + channel : channel * convolution.in_channels + in;
+    const float* plane = convolution.images + (image * convolution.in_channels + in) * convolution.in_plane();
+    return std::fma(
+        convolution.filters[(filter * rows.window + i) * columns.window + j],
+        plane[in_row * columns.in_size + in_column],
+        sum);
+  };
   float total = 0;
   for (int64_t first = 0; first < convolution.in_channels; first += convolution.channels_at_once()) {
-    const int64_t end = std::min(convolution.in_channels, first + convolution.channels_at_once());
+    const int64_t channels = std::min(convolution.in_channels - first, convolution.channels_at_once());
+    const int64_t size = convolution.filter_size();
     float sum = 0;
-    for (int64_t i = 0; i < rows.window; ++i) {
-      for (int64_t j = 0; j < columns.window; ++j) {
-        const bool is_gradient = convolution.is_gradient;
-        const int64_t in_row = rows.begin_of(row) + (is_gradient ? rows.window - 1 - i : i) * rows.step;
-        const int64_t in_column = columns.begin_of(column) + (is_gradient ? columns.window - 1 - j : j) * columns.step;
-        const bool is_inside = in_row >= 0 && in_row < rows.in_size && in_column >= 0 && in_column < columns.in_size;
-        for (int64_t in = first; in < end && is_inside; ++in) {
-          const int64_t filter =
-              is_gradient ? in * convolution.out_channels + channel : channel * convolution.in_channels + in;
-          const float* plane =
-              convolution.images + (image * convolution.in_channels + in) * rows.in_size * columns.in_size;
-          sum = std::fma(
-              convolution.filters[(filter * rows.window + i) * columns.window + j],
-              plane[in_row * columns.in_size + in_column],
-              sum);
-        }
-      }
+    for (int64_t k = 0; k < channels * size; ++k) {
+      const int64_t in = convolution.is_chain ? k / size : k % channels;
+      const int64_t element = convolution.is_chain ? k % size : k / channels;
+      sum = add(first + in, element / columns.window, element % columns.window, sum);
     }
     total = first == 0 ? sum + (convolution.bias ? convolution.bias[channel] : 0) : total + sum;
   }
@@ -55,7 +58,7 @@ class ConvolutionTest : public testing::Test {
     at::set_num_threads(num_threads_);
   }
 
-  static void check(const ConvolutionCase& given, bool has_bias, bool is_gradient) {
+  static void check(const ConvolutionCase& given, bool has_bias, bool is_gradient, bool is_chain = false) {
     const at::Tensor images = at::randn({given.images, given.in_channels, given.rows, given.columns});
     const at::Tensor filters =
         at::randn({given.out_channels, given.in_channels, given.window_rows, given.window_columns});
@@ -70,7 +73,8 @@ class ConvolutionTest : public testing::Test {
         filters.const_data_ptr<float>(),
         has_bias ? bias.const_data_ptr<float>() : nullptr,
         nullptr,
-        is_gradient};
+        is_gradient,
+        is_chain};
     const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
     const at::Tensor result =
         at::full({given.images, given.out_channels, rows.out_size, columns.out_size}, 7.0, at::kFloat);
@@ -96,12 +100,13 @@ class ConvolutionTest : public testing::Test {
   const int num_threads_ = at::get_num_threads();
 };
 
-TEST_F(ConvolutionTest, SumsUpInBlocksOfChannels) {
+TEST_F(ConvolutionTest, SumsUpInOrder) {
   for (const int num_threads : {1, 2, 3}) {
     at::set_num_threads(num_threads);
     for (const ConvolutionCase& given : all_convolutions()) {
       check(given, /*has_bias=*/true, /*is_gradient=*/false);
       check(given, /*has_bias=*/false, /*is_gradient=*/given.stride == 1);
+      check(given, /*has_bias=*/true, /*is_gradient=*/false, /*is_chain=*/true);
     }
   }
 }

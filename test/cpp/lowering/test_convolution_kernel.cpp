@@ -81,6 +81,8 @@ TEST_F(ConvolutionKernelTest, HasTheBitsOfPyTorch) {
   EXPECT_TRUE(
       is_ours("aten::convolution", arguments(at::randn({4, 1, 28, 28}), at::randn({6, 1, 5, 5}), at::randn({6}))));
   EXPECT_TRUE(is_ours("aten::convolution", arguments(at::randn({8, 6, 40}), at::randn({7, 6, 3}), kNone, {1}, {1})));
+  EXPECT_TRUE(
+      is_ours("aten::convolution", arguments(at::randn({16, 32, 50}), at::randn({20, 32, 3}), kNone, {1}, {1})));
 }
 
 TEST_F(ConvolutionKernelTest, SoHaveGradients) {
