@@ -26,7 +26,8 @@ if(LAZYPLUG_SANITIZE)
   add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -O1)
   add_link_options(-fsanitize=${sanitizers})
   # These see classes whose type information libtorch does not export, which the check of dynamic types needs.
-  set_source_files_properties(lowering/lowering_context.cpp test/cpp/lowering/test_convolution_kernel.cpp
+  set_source_files_properties(lowering/lowering_context.cpp test/cpp/lowering/test_batch_norm_kernel.cpp
+    test/cpp/lowering/test_convolution_kernel.cpp
     test/cpp/lowering/test_draw_kernel.cpp
     test/cpp/lowering/test_extreme_kernel.cpp test/cpp/lowering/test_image_kernels.cpp
     test/cpp/lowering/test_node_attributes.cpp

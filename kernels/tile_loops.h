@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "kernels/batch_norm.h"
 #include "kernels/convolution_plan.h"
 #include "kernels/filter_gradient_plan.h"
 #include "kernels/gemm.h"
@@ -66,6 +67,8 @@ struct Loops {
       nullptr;
   // Null: there are none for this target and dtype.
   void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr;
+  void (*find_moments)(const BatchNorm& norm, int64_t first_channel, int64_t end_channel) = nullptr;
+  void (*normalize_planes)(const BatchNorm& norm, int64_t begin, int64_t end) = nullptr;
   // These two return whether all filters, or gradients, are finite.
   bool (*pack_filters)(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) = nullptr;
   bool (*sum_up_filters)(const FilterGradientPlan& plan, const FilterGradientBlock& block) = nullptr;

@@ -13,6 +13,7 @@
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
 #ifdef __AVX512F__
+#include "kernels/batch_norm_loops.h"
 #include "kernels/convolution_loops.h"
 #include "kernels/filter_gradient_loops.h"
 #include "kernels/matrix_product.h"
@@ -488,6 +489,8 @@ constexpr void set_matrix_loops([[maybe_unused]] Loops<T>& loops) {
     loops.gemm = run_gemm;
     loops.pack_filters = pack_filters;
     loops.convolve = convolve;
+    loops.find_moments = find_moments;
+    loops.normalize_planes = normalize_planes;
     loops.sum_up_filters = sum_up_filters;
   }
 #endif

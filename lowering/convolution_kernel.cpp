@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/config.h"
 #include "common/hash.h"
 #include "common/lru_cache.h"
 #include "kernels/convolution.h"
@@ -235,11 +236,11 @@ int64_t found_for(Hash128 form, const Trial& trial) {
     found = all->insert(form, std::make_shared<std::atomic<int64_t>>(kNew));
   }
   std::atomic<int64_t>& result = **found;
-  if (result == kNew) {
+  if (result == kNew && config().fusion.get() != 2) {
     result = kSeen;
     return 0;
   }
-  if (result == kSeen) {
+  if (result < 0) {
     result = trial();
   }
   return result;

@@ -1,5 +1,6 @@
 #include "lowering/resolve_kernel.h"
 
+#include "lowering/batch_norm_kernel.h"
 #include "lowering/convolution_kernel.h"
 #include "lowering/draw_kernel.h"
 #include "lowering/extreme_kernel.h"
@@ -145,6 +146,7 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
         draw_kernel,
         image_kernel,
         convolution_kernel,
+        batch_norm_kernel,
         tile_update_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);

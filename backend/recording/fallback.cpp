@@ -15,6 +15,7 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
+#include "lowering/batch_norm_kernel.h"
 #include "lowering/convolution_kernel.h"
 #include "lowering/function_kernel.h"
 #include "lowering/image_kernels.h"
@@ -47,7 +48,7 @@ class CpuCall {
       }
       const bool is_ours = fill_randomly(op_, *stack_) ||
                            (as_graphs_do && (run_function(op_, *stack_) || run_image_kernel(op_, *stack_) ||
-                                             run_convolution(op_, *stack_)));
+                                             run_convolution(op_, *stack_) || run_batch_norm(op_, *stack_)));
       if (!is_ours) {
         op_.handle().callBoxed(stack_);
       }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/tile_loops.h"
+#include "test/cpp/common/scoped_flag.h"
 #include "test/cpp/lowering/node_test.h"
 
 namespace lazyplug {
@@ -44,6 +45,8 @@ class ConvolutionKernelTest : public testing::Test {
       GTEST_SKIP() << "this target has no kernel for convolutions";
     }
   }
+
+  const ScopedFlag<int64_t> fusion_{config().fusion, 3}; // at 2, forms are not tried when they come again, but at once
 
   // Whether the second call is ours. Both, or PyTorch's instead, have PyTorch's results.
   static bool is_ours(const char* name, const c10::Stack& arguments) {
@@ -178,6 +181,12 @@ TEST_F(ConvolutionKernelTest, NotWhereOperandsMayBeRounded) {
   c10::Stack stack = call;
   EXPECT_FALSE(run_convolution(make_op("aten::convolution"), stack));
   context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV, at::Float32Precision::NONE);
+  EXPECT_TRUE(run_convolution(make_op("aten::convolution"), stack));
+}
+
+TEST_F(ConvolutionKernelTest, TriesAtOnceWhereThatIsTested) {
+  const ScopedFlag<int64_t> fusion(config().fusion, 2);
+  c10::Stack stack = arguments(at::randn({5, 20, 12, 12}), at::randn({17, 20, 3, 3}));
   EXPECT_TRUE(run_convolution(make_op("aten::convolution"), stack));
 }
 

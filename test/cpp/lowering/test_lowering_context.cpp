@@ -19,7 +19,7 @@ std::shared_ptr<torch::jit::Graph> lower(const Trace& trace, c10::ArrayRef<Value
   return LoweringContext(graph).lower().graph;
 }
 
-std::string text_of(const Trace& trace, c10::ArrayRef<Value> roots) {
+std::string lowered_text(const Trace& trace, c10::ArrayRef<Value> roots) {
   return lazyplug::text_of(*lower(trace, roots));
 }
 
@@ -62,7 +62,7 @@ void expect_results(const std::vector<ComputationOutput>& outputs, const std::ve
 void expect_all_give(const Trace& trace, c10::ArrayRef<Value> roots, const std::vector<at::Tensor>& expected) {
   const auto ours = compile(trace, roots)->run(private_inputs(trace)).outputs;
   expect_results(ours, expected);
-  const std::string text = text_of(trace, roots);
+  const std::string text = lowered_text(trace, roots);
   verify_torchscript(text, private_inputs(trace), ours);
   const auto read_back = std::make_shared<torch::jit::Graph>();
   torch::jit::parseIR(text, read_back.get());
@@ -96,7 +96,7 @@ TEST_F(Lowering, GraphIsPlainTorchScript) {
   const Value sum = add_add(trace, {a}, {b}, floats({2, 3}), 0.5);
   const Value result = add_simple(trace, make_op("aten::cosh"), {{sum}}, floats({2, 3}));
   EXPECT_EQ(
-      text_of(trace, result),
+      lowered_text(trace, result),
       "graph(%0 : Float(2, 3, strides=[3, 1]),\n"
       "      %1 : Float(3, strides=[1]),\n"
       "      %2 : float):\n"
@@ -110,7 +110,7 @@ TEST_F(Lowering, NeighbouringPointwiseCallsAreOneNode) {
   const Value sum = add_add(trace, {a}, {b}, floats({2, 3}), 1);
   const Value result = add_relu(trace, {sum}, floats({2, 3}));
   EXPECT_NE(
-      text_of(trace, result)
+      lowered_text(trace, result)
           .find(
               "  %3 : Float(2, 3, strides=[3, 1]) = lazyplug::pointwise[origin=3, program=\"f32 memory 3 slots 4 "
               "numbers "
@@ -296,7 +296,7 @@ TEST_F(Lowering, GeneratorsAreMadeFromASeedThatIsAnInput) {
 TEST_F(Lowering, ConstantsAndComplexScalars) {
   const Value sum =
       add_add(trace, {a}, {a}, Geometry::contiguous(at::kComplexFloat, {2, 3}), c10::complex<double>(0, 1));
-  EXPECT_NE(text_of(trace, sum).find(": complex"), std::string::npos);
+  EXPECT_NE(lowered_text(trace, sum).find(": complex"), std::string::npos);
   static const OpInfo& op = make_op("aten::sum", "dim_IntList");
   const auto signature = make_signature(
       op,

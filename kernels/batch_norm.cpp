@@ -1,0 +1,32 @@
+#include "kernels/batch_norm.h"
+
+#include <algorithm>
+
+#include "kernels/parallel.h"
+#include "kernels/tile_loops.h"
+
+namespace lazyplug::kernels {
+
+bool has_batch_norm() {
+  return loops<float>().find_moments;
+}
+
+void run(const BatchNorm& norm) {
+  constexpr int64_t kAtOnce = 16; // channels
+  const int64_t of_channel = norm.num_images * norm.plane;
+  const auto grain = [](int64_t elements) { return std::max<int64_t>(at::internal::GRAIN_SIZE / elements, 1); };
+  const Loops<float>& loops = kernels::loops<float>();
+  parallel_for(
+      (norm.num_channels + kAtOnce - 1) / kAtOnce,
+      grain(kAtOnce * of_channel),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+          loops.find_moments(norm, block * kAtOnce, std::min((block + 1) * kAtOnce, norm.num_channels));
+        }
+      });
+  parallel_for(norm.num_images * norm.num_channels, grain(norm.plane), [&](int64_t begin, int64_t end) {
+    loops.normalize_planes(norm, begin, end);
+  });
+}
+
+} // namespace lazyplug::kernels
