@@ -83,7 +83,7 @@ bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool has_bits_of_pytorch(const OpInfo& op) {
-  constexpr int64_t kChannels = 37;
+  constexpr int64_t kChannels = 200;
   const auto draw = [] {
     uint32_t state = 1;
     c10::Stack stack;

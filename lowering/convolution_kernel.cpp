@@ -4,12 +4,15 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "common/config.h"
 #include "common/hash.h"
@@ -247,8 +250,7 @@ int64_t found_for(Hash128 form, const Trial& trial) {
 }
 
 // The arguments with random numbers in the place of tensors.
-c10::Stack draw(Arguments arguments) {
-  uint32_t state = 1;
+c10::Stack draw(Arguments arguments, uint32_t& state) {
   c10::Stack stack(arguments.begin(), arguments.end());
   for (size_t i = 0; i < 3; ++i) {
     if (is_defined(stack[i])) {
@@ -258,6 +260,28 @@ c10::Stack draw(Arguments arguments) {
     }
   }
   return stack;
+}
+
+// The first candidate whose results are those of PyTorch, or 0. Two orders of summation often have the same result:
+// small ones are compared for several random arguments. Calls call(drawn), and matches(candidate, drawn, expected) with
+// what that returned.
+template <typename Call, typename Matches>
+int64_t find_candidate(
+    Arguments arguments,
+    int64_t num_results,
+    std::vector<int64_t> candidates,
+    const Call& call,
+    const Matches& matches) {
+  constexpr int64_t kEnough = 256;
+  constexpr int64_t kMostTimes = 64;
+  const int64_t num_times = std::clamp<int64_t>((kEnough - 1) / num_results + 1, 1, kMostTimes);
+  uint32_t state = 1;
+  for (int64_t i = 0; i < num_times && !candidates.empty(); ++i) {
+    const c10::Stack drawn = draw(arguments, state);
+    const c10::Stack expected = call(drawn);
+    std::erase_if(candidates, [&](int64_t candidate) { return !matches(candidate, drawn, expected); });
+  }
+  return candidates.empty() ? 0 : candidates.front();
 }
 
 bool has_same_bits(const at::Tensor& ours, const c10::IValue& expected) {
@@ -273,18 +297,17 @@ enum Order : int64_t { kOfLibrary = 0, kBlocks, kChain };
 bool run_forward(const OpInfo& op, c10::Stack& stack) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   auto plan = plan_convolution(arguments);
-  const auto find_order = [&] {
-    c10::Stack drawn = draw(arguments);
-    const c10::Stack like = drawn;
+  const auto call = [&](c10::Stack drawn) {
     op.call(drawn);
-    for (const Order order : {kBlocks, kChain}) {
-      auto ours = plan_convolution(like);
-      ours->convolution.is_chain = order == kChain;
-      if (has_same_bits(compute(*ours), drawn[0])) {
-        return order;
-      }
-    }
-    return kOfLibrary;
+    return drawn;
+  };
+  const auto matches = [](int64_t order, const c10::Stack& drawn, const c10::Stack& expected) {
+    auto ours = plan_convolution(drawn);
+    ours->convolution.is_chain = order == kChain;
+    return has_same_bits(compute(*ours), expected[0]);
+  };
+  const auto find_order = [&] {
+    return find_candidate(arguments, c10::multiply_integers(plan->sizes), {kBlocks, kChain}, call, matches);
   };
   const int64_t order = plan ? found_for(form_of(*plan, 0), find_order) : kOfLibrary;
   if (order == kOfLibrary) {
@@ -344,20 +367,20 @@ class Gradients {
     return torch::jit::last(stack_, op_.num_args());
   }
 
-  // PyTorch's results for random numbers, which are left in `drawn`.
-  c10::Stack call(const c10::Stack& drawn, std::array<bool, 3> mask) const {
-    c10::Stack results = drawn;
-    results.back() = c10::List<bool>({mask[0], mask[1], mask[2]});
-    op_.call(results);
-    return results;
+  c10::Stack call(c10::Stack drawn, std::array<bool, 3> mask) const {
+    drawn.back() = c10::List<bool>({mask[0], mask[1], mask[2]});
+    op_.call(drawn);
+    return drawn;
   }
 
   void compute_of_input() {
     const auto plan = plan_gradient(arguments());
+    const auto expected = [&](const c10::Stack& drawn) { return call(drawn, {true, false, false}); };
+    const auto matches = [](int64_t /*only*/, const c10::Stack& drawn, const c10::Stack& expected) {
+      return has_same_bits(compute(*plan_gradient(drawn)), expected[0]);
+    };
     const auto is_same = [&] {
-      const c10::Stack drawn = draw(arguments());
-      const auto like = plan_gradient(drawn);
-      return like && has_same_bits(compute(*like), call(drawn, {true, false, false})[0]);
+      return find_candidate(arguments(), c10::multiply_integers(plan->sizes), {1}, expected, matches);
     };
     if (plan && found_for(form_of(*plan, 1), is_same)) {
       results_[0] = compute(*plan);
@@ -366,21 +389,22 @@ class Gradients {
 
   void compute_of_filters() {
     const auto plan = plan_forward(arguments());
-    const auto num_parts = [&] {
-      const c10::Stack drawn = draw(arguments());
-      const c10::Stack expected = call(drawn, {false, true, is_wanted_[2]});
-      for (const int64_t parts : {int64_t{1}, int64_t{at::get_num_threads()}, plan->convolution.num_images}) {
-        const auto ours = compute_filters(drawn, parts);
-        if (has_same_bits(ours[0], expected[1]) && (!is_wanted_[2] || has_same_bits(ours[1], expected[2]))) {
-          return parts;
-        }
-      }
-      return int64_t{0};
-    };
     if (!plan || !kernels::is_quicker_here(FilterGradient{plan->convolution})) {
       return;
     }
-    if (const int64_t parts = found_for(form_of(*plan, is_wanted_[2] ? 3 : 2), num_parts)) {
+    const auto expected = [&](const c10::Stack& drawn) { return call(drawn, {false, true, is_wanted_[2]}); };
+    const auto matches = [&](int64_t num_parts, const c10::Stack& drawn, const c10::Stack& expected) {
+      const auto ours = compute_filters(drawn, num_parts);
+      return has_same_bits(ours[0], expected[1]) && (!is_wanted_[2] || has_same_bits(ours[1], expected[2]));
+    };
+    const auto find_parts = [&] {
+      const int64_t num_filters = arguments()[2].toTensor().numel();
+      const int64_t num_results = is_wanted_[2] ? plan->convolution.out_channels : num_filters;
+      const int64_t num_images = plan->convolution.num_images;
+      const int64_t num_threads = std::min<int64_t>(at::get_num_threads(), num_images);
+      return find_candidate(arguments(), num_results, {1, num_threads, num_images}, expected, matches);
+    };
+    if (const int64_t parts = found_for(form_of(*plan, is_wanted_[2] ? 3 : 2), find_parts)) {
       const auto ours = compute_filters(arguments(), parts);
       results_[1] = ours[0];
       results_[2] = ours[1];
