@@ -58,109 +58,82 @@ bool may_round_operands() {
   return precision == at::Float32Precision::BF16 || precision == at::Float32Precision::TF32;
 }
 
-// (..., stride, padding, dilation, transposed, output_padding, groups, ...), from `first` on.
-class Windows {
- public:
-  Windows(Arguments arguments, size_t first, const at::Tensor& images, const at::Tensor& filters)
-      : arguments_(arguments.slice(first)), images_(images), filters_(filters) {}
-
-  bool are_usual() const {
-    const bool is_transposed = arguments_[3].toBool();
-    const int64_t groups = arguments_[5].toInt();
-    return !is_transposed && groups == 1 && filters_.dim() == images_.dim() && filters_.size(1) == images_.size(1) &&
-           !may_round_operands();
+// 0: of rows, 1: of columns. What has but one row has no axis of rows. Windows are stride, padding, dilation, ...
+std::optional<Axis> find_axis(Arguments windows, const at::Tensor& images, const at::Tensor& filters, int64_t index) {
+  const int64_t num_axes = images.dim() - 2;
+  const int64_t place = index - (2 - num_axes);
+  if (place < 0) {
+    return Axis{1, 1, 1, 1, 1, 0};
   }
+  const auto number = [&](size_t argument) {
+    const auto numbers = windows[argument].toListRef();
+    const auto count = static_cast<int64_t>(numbers.size());
+    return count == 1 || count == num_axes ? numbers[count == 1 ? 0 : place].toInt() : -1;
+  };
+  Axis result{images.size(2 + place), 0, filters.size(2 + place), number(2), number(0), number(1)};
+  const int64_t left = result.in_size + 2 * result.padding - (result.window - 1) * result.step - 1;
+  if (result.stride <= 0 || result.step <= 0 || result.padding < 0 || left < 0) {
+    return std::nullopt;
+  }
+  result.out_size = left / result.stride + 1;
+  return result;
+}
 
-  // 0: of rows, 1: of columns. What has but one row has no axis of rows.
-  std::optional<Axis> axis(int64_t index) const {
-    const int64_t place = index - (4 - images_.dim());
-    if (place < 0) {
-      return Axis{1, 1, 1, 1, 1, 0};
-    }
-    const auto number = [&](size_t argument) {
-      const auto numbers = arguments_[argument].toListRef();
-      return numbers[numbers.size() == 1 ? 0 : place].toInt();
-    };
-    Axis result{images_.size(2 + place), 0, filters_.size(2 + place), number(2), number(0), number(1)};
-    const int64_t left = result.in_size + 2 * result.padding - (result.window - 1) * result.step - 1;
-    if (result.stride <= 0 || result.step <= 0 || result.padding < 0 || left < 0) {
+// A call's convolution, without bias, whether it is quicker here or not: of images and filters, and (stride, padding,
+// dilation, transposed, output_padding, groups, ...).
+std::optional<Plan> plan(const c10::IValue& image_argument, const c10::IValue& filter_argument, Arguments windows) {
+  if (!is_plain_image(image_argument) || !is_plain(filter_argument) || may_round_operands()) {
+    return std::nullopt;
+  }
+  const at::Tensor& images = image_argument.toTensor();
+  const at::Tensor& filters = filter_argument.toTensor();
+  const bool is_transposed = windows[3].toBool();
+  const int64_t groups = windows[5].toInt();
+  if (is_transposed || groups != 1 || filters.dim() != images.dim() || filters.size(1) != images.size(1)) {
+    return std::nullopt;
+  }
+  const auto rows = find_axis(windows, images, filters, 0);
+  const auto columns = find_axis(windows, images, filters, 1);
+  if (!rows || !columns) {
+    return std::nullopt;
+  }
+  c10::DimVector sizes{images.size(0), filters.size(0), rows->out_size, columns->out_size};
+  if (images.dim() == 3) {
+    sizes.erase(sizes.begin() + 2);
+  }
+  const Convolution convolution{
+      images.size(0),
+      images.size(1),
+      filters.size(0),
+      *rows,
+      *columns,
+      images.const_data_ptr<float>(),
+      filters.const_data_ptr<float>()};
+  return Plan{convolution, std::move(sizes)};
+}
+
+std::optional<Plan> if_quicker(std::optional<Plan> plan) {
+  return plan && kernels::is_quicker_here(plan->convolution, at::get_num_threads()) ? std::move(plan) : std::nullopt;
+}
+
+// convolution(images, filters, bias, stride, ...)
+std::optional<Plan> plan_convolution(Arguments arguments) {
+  auto result = plan(arguments[0], arguments[1], arguments.slice(3));
+  if (result && is_defined(arguments[2])) {
+    const at::Tensor& bias = arguments[2].toTensor();
+    if (!is_plain(arguments[2]) || bias.dim() != 1 || bias.size(0) != result->convolution.out_channels) {
       return std::nullopt;
     }
-    result.out_size = left / result.stride + 1;
-    return result;
+    result->convolution.bias = bias.const_data_ptr<float>();
   }
-
- private:
-  Arguments arguments_;
-  const at::Tensor& images_;
-  const at::Tensor& filters_;
-};
-
-std::optional<Plan> if_quicker(const Convolution& convolution, c10::DimVector sizes) {
-  const bool is_quicker = kernels::is_quicker_here(convolution, at::get_num_threads());
-  return is_quicker ? std::optional(Plan{convolution, std::move(sizes)}) : std::nullopt;
+  return if_quicker(std::move(result));
 }
 
-// convolution(images, filters, bias, stride, padding, dilation, transposed, output_padding, groups)
-std::optional<Plan> plan_convolution(Arguments arguments) {
-  if (!is_plain_image(arguments[0]) || !is_plain(arguments[1]) ||
-      (is_defined(arguments[2]) && !is_plain(arguments[2]))) {
-    return std::nullopt;
-  }
-  const at::Tensor& images = arguments[0].toTensor();
-  const at::Tensor& filters = arguments[1].toTensor();
-  const at::Tensor* bias = is_defined(arguments[2]) ? &arguments[2].toTensor() : nullptr;
-  const Windows windows(arguments, 3, images, filters);
-  if (!windows.are_usual() || (bias && bias->sizes() != filters.sizes().slice(0, 1))) {
-    return std::nullopt;
-  }
-  const auto rows = windows.axis(0);
-  const auto columns = windows.axis(1);
-  if (!rows || !columns) {
-    return std::nullopt;
-  }
-  c10::DimVector sizes{images.size(0), filters.size(0), rows->out_size, columns->out_size};
-  if (images.dim() == 3) {
-    sizes.erase(sizes.begin() + 2);
-  }
-  return if_quicker(
-      {images.size(0),
-       images.size(1),
-       filters.size(0),
-       *rows,
-       *columns,
-       images.const_data_ptr<float>(),
-       filters.const_data_ptr<float>(),
-       bias ? bias->const_data_ptr<float>() : nullptr,
-       nullptr},
-      std::move(sizes));
-}
-
-// convolution_backward(gradient, images, filters, bias_sizes, stride, padding, dilation, transposed, output_padding,
-// groups, output_mask), as a convolution without filters.
+// Of convolution_backward(gradient, images, filters, bias_sizes, stride, ..., output_mask), what it is the gradient of.
 std::optional<Plan> plan_forward(Arguments arguments) {
-  if (!is_plain_image(arguments[0]) || !is_plain_image(arguments[1]) || !is_plain(arguments[2])) {
-    return std::nullopt;
-  }
-  const at::Tensor& gradient = arguments[0].toTensor();
-  const at::Tensor& images = arguments[1].toTensor();
-  const at::Tensor& filters = arguments[2].toTensor();
-  const Windows windows(arguments, 4, images, filters);
-  if (!windows.are_usual()) {
-    return std::nullopt;
-  }
-  const auto rows = windows.axis(0);
-  const auto columns = windows.axis(1);
-  if (!rows || !columns) {
-    return std::nullopt;
-  }
-  c10::DimVector sizes{images.size(0), filters.size(0), rows->out_size, columns->out_size};
-  if (images.dim() == 3) {
-    sizes.erase(sizes.begin() + 2);
-  }
-  const auto* elements = images.const_data_ptr<float>();
-  const Convolution convolution{images.size(0), images.size(1), filters.size(0), *rows, *columns, elements};
-  return gradient.sizes() == sizes ? std::optional(Plan{convolution, sizes}) : std::nullopt;
+  auto result = plan(arguments[1], arguments[2], arguments.slice(4));
+  const bool is_good = result && is_plain(arguments[0]) && arguments[0].toTensor().sizes() == result->sizes;
+  return is_good ? std::move(result) : std::nullopt;
 }
 
 Axis axis_of_gradient(const Axis& axis) {
@@ -178,18 +151,18 @@ std::optional<Plan> plan_gradient(Arguments arguments) {
   if (rows.padding < 0 || columns.padding < 0) {
     return std::nullopt;
   }
-  return if_quicker(
-      {forward->convolution.num_images,
-       forward->convolution.out_channels,
-       forward->convolution.in_channels,
-       rows,
-       columns,
-       arguments[0].toTensor().const_data_ptr<float>(),
-       arguments[2].toTensor().const_data_ptr<float>(),
-       nullptr,
-       nullptr,
-       /*is_gradient=*/true},
-      c10::DimVector(arguments[1].toTensor().sizes()));
+  const Convolution convolution{
+      forward->convolution.num_images,
+      forward->convolution.out_channels,
+      forward->convolution.in_channels,
+      rows,
+      columns,
+      arguments[0].toTensor().const_data_ptr<float>(),
+      forward->convolution.filters,
+      nullptr,
+      nullptr,
+      /*is_gradient=*/true};
+  return if_quicker(Plan{convolution, c10::DimVector(arguments[1].toTensor().sizes())});
 }
 
 at::Tensor empty(c10::IntArrayRef sizes) {

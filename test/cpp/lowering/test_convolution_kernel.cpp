@@ -161,6 +161,8 @@ TEST_F(ConvolutionKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(
       is_ours("aten::convolution", arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNone, {1}, {1})));
   EXPECT_FALSE(is_ours("aten::relu", {images}));
+  c10::Stack refused = arguments(images, filters, kNone, std::vector<int64_t>{});
+  EXPECT_FALSE(run_convolution(make_op("aten::convolution"), refused));
 }
 
 TEST_F(ConvolutionKernelTest, AsksAgainWithoutTheLibrary) {
