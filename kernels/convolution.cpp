@@ -16,7 +16,7 @@ constexpr int64_t kGrain = int64_t{1} << 17; // multiplications of a thread
 
 // What oneDNN needs besides: to choose a kernel, and to copy results into another layout.
 double seconds_saved(const Convolution& convolution, int num_threads) {
-  constexpr double kToChoose = 45e-6;
+  constexpr double kToChoose = 40e-6;
   constexpr double kOfResult = 0.25e-9;
   const auto num_results =
       static_cast<double>(convolution.num_images * convolution.out_channels * convolution.out_plane());
@@ -30,15 +30,19 @@ double seconds_lost(const ConvolutionPlan& plan, int num_threads) {
   const auto lanes = static_cast<double>(plan.pieces_of_row * ConvolutionPlan::kLanes / plan.pieces_of_vector);
   const double to_collect = plan.pieces_of_vector == 4 ? 0.85 : 1; // four loads for a vector
   const double used = static_cast<double>(plan.convolution.columns.out_size) / lanes * to_collect;
-  return (kOurs / used - kOfLibrary) * static_cast<double>(plan.convolution.num_multiplications()) / num_threads;
+  const Convolution& convolution = plan.convolution;
+  const double sums = (kOurs / used - kOfLibrary) * static_cast<double>(convolution.num_multiplications());
+  // Filters of gradients are collected channel by channel.
+  const double filters = convolution.is_gradient ? 0.25e-9 * static_cast<double>(plan.packed_floats()) : 0;
+  return (sums + filters) / num_threads;
 }
 
 int64_t share(int64_t count, int64_t part, int64_t num_parts) {
   return count * part / num_parts;
 }
 
-// As many as there are threads, or fewer: parts of the images, and of the output channels if there are too few of
-// those.
+// As many as there are threads, or fewer: parts of the images, and of the output channels. Each thread reads all that
+// it needs of either, so the larger of the two is split up first.
 struct Parts {
   int64_t of_images;
   int64_t of_tiles;
@@ -46,8 +50,14 @@ struct Parts {
   explicit Parts(const ConvolutionPlan& plan) {
     const Convolution& convolution = plan.convolution;
     const int64_t wanted = std::clamp<int64_t>(convolution.num_multiplications() / kGrain, 1, at::get_num_threads());
-    of_images = std::min(wanted, convolution.num_images);
-    of_tiles = std::min(wanted / of_images, plan.num_tiles);
+    const int64_t image_floats = convolution.num_images * convolution.in_channels * convolution.in_plane();
+    if (plan.packed_floats() > image_floats) {
+      of_tiles = std::min(wanted, plan.num_tiles);
+      of_images = std::min(wanted / of_tiles, convolution.num_images);
+    } else {
+      of_images = std::min(wanted, convolution.num_images);
+      of_tiles = std::min(wanted / of_images, plan.num_tiles);
+    }
   }
   int64_t count() const {
     return of_images * of_tiles;

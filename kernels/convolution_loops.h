@@ -148,6 +148,7 @@ template <int kPieces>
 struct Panel {
   Piece pieces[kTileVectors][kPieces];
 
+  Panel() = default; // not initialised
   // From the `first` piece on, counted through rows, and these through the group's images.
   Panel(const ConvolutionPlan& plan, int64_t first_image, int64_t first, int64_t end) {
     constexpr int64_t kLanes = kNumLanes<Floats> / kPieces;
@@ -275,6 +276,8 @@ auto find_convolution_tile(int64_t rows, std::integer_sequence<int, kRows...> /*
 template <int kPieces>
 void convolve_pieces(const ConvolutionPlan& plan, const ConvolutionBlock& block, const float* packed, float* padded) {
   const Convolution& convolution = plan.convolution;
+  constexpr int kPanelsAtOnce = 16; // while the filters of a tile stay in the L1 cache
+  Panel<kPieces> panels[kPanelsAtOnce];
   int32_t places[ConvolutionPlan::kMostInner];
   std::fill_n(padded, plan.padded_floats(), 0.0F);
   for (int64_t image = block.first_image; image < block.end_image; image += plan.images_at_once) {
@@ -284,23 +287,28 @@ void convolve_pieces(const ConvolutionPlan& plan, const ConvolutionBlock& block,
       const int64_t channels = plan.channels_from(channel);
       find_places(plan, channels, places);
       pad(plan, image, images, channel, padded);
-      for (int64_t first = 0; first < end; first += kTileVectors * kPieces) {
-        const Panel<kPieces> panel(plan, image, first, end);
+      for (int64_t first = 0; first < end; first += kPanelsAtOnce * kTileVectors * kPieces) {
+        int num_panels = 0;
+        for (int64_t piece = first; num_panels < kPanelsAtOnce && piece < end; piece += kTileVectors * kPieces) {
+          panels[num_panels++] = Panel<kPieces>(plan, image, piece, end);
+        }
         for (int64_t tile = block.first_tile; tile < block.end_tile; ++tile) {
           const int64_t out_channel = plan.tile_begin(tile);
           const auto run = find_convolution_tile<kPieces>(
               plan.tile_begin(tile + 1) - out_channel,
               std::make_integer_sequence<int, kTileRows>());
-          run(
-              {panel,
-               padded,
-               places,
-               channels * convolution.filter_size(),
-               packed + plan.packed_begin(tile, channel),
-               convolution.bias ? convolution.bias + out_channel : nullptr,
-               out_channel,
-               convolution.out_plane(),
-               channel == 0});
+          for (int i = 0; i < num_panels; ++i) {
+            run(
+                {panels[i],
+                 padded,
+                 places,
+                 channels * convolution.filter_size(),
+                 packed + plan.packed_begin(tile, channel),
+                 convolution.bias ? convolution.bias + out_channel : nullptr,
+                 out_channel,
+                 convolution.out_plane(),
+                 channel == 0});
+          }
         }
       }
     }
