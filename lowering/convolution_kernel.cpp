@@ -17,6 +17,7 @@
 #include "common/config.h"
 #include "common/hash.h"
 #include "common/lru_cache.h"
+#include "common/metrics.h"
 #include "kernels/convolution.h"
 #include "kernels/filter_gradient.h"
 #include "kernels/trial_numbers.h"
@@ -169,6 +170,12 @@ at::Tensor empty(c10::IntArrayRef sizes) {
   return at::detail::empty_cpu(sizes, at::kFloat);
 }
 
+// Of results that are none of PyTorch's.
+void note_own() {
+  static Counter& own = counter("OwnConvolutions");
+  own.add();
+}
+
 // Undefined if that is left to PyTorch after all.
 at::Tensor compute(const Plan& plan) {
   if (!kernels::can_convolve(plan.convolution)) {
@@ -291,6 +298,7 @@ bool run_forward(const OpInfo& op, c10::Stack& stack) {
   if (!result.defined()) {
     return false;
   }
+  note_own();
   torch::jit::drop(stack, op.num_args());
   stack.emplace_back(std::move(result));
   return true;
@@ -329,6 +337,7 @@ class Gradients {
     }
     for (size_t i = 0; i < 3; ++i) {
       if (results_[i].defined()) {
+        note_own();
         stack_[stack_.size() - 3 + i] = std::move(results_[i]);
       }
     }

@@ -1,0 +1,58 @@
+"""Convolutions of random forms, and their gradients, have the CPU's bits, whoever computes them."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torch_lazyplug import metrics
+
+HAS_KERNELS = torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def draw_form(draw):
+    """Sizes of images and filters, stride, padding and dilation; of one or two dimensions."""
+    while True:
+        dims = draw.choice((1, 2, 2))
+        images = [draw.choice((1, 2, 3, 7, 8)), draw.choice((1, 2, 3, 8, 15, 16, 17, 24, 33, 48))]
+        sizes = [draw.choice((1, 2, 3, 4, 5, 7, 8, 9, 12, 14, 16, 17, 28, 33)) for _ in range(dims)]
+        channels = draw.choice((1, 2, 5, 6, 12, 13, 16, 20, 40, 70))
+        windows = [draw.choice((1, 1, 2, 3, 3, 4, 5, 7)) for _ in range(dims)]
+        stride, padding, dilation = (
+            [draw.choice(choices) for _ in range(dims)] for choices in ((1, 1, 2, 3), (0, 1, 1, 2, 3), (1, 1, 2))
+        )
+        reach = [(w - 1) * d + 1 for w, d in zip(windows, dilation, strict=True)]
+        if all(s + 2 * p >= r for s, p, r in zip(sizes, padding, reach, strict=True)):
+            return images + sizes, [channels, images[1], *windows], (stride, padding, dilation)
+
+
+def run(device, tensors, gradient, arguments):
+    images, filters, bias = (None if t is None else t.clone().to(device).requires_grad_() for t in tensors)
+    convolve = F.conv1d if images.dim() == 3 else F.conv2d
+    result = convolve(images, filters, bias, *arguments)
+    result.backward(gradient.to(device))
+    return [result.detach(), images.grad, filters.grad, None if bias is None else bias.grad]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_forms(seed):
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    before = metrics.counter_value("OwnConvolutions") or 0
+    for _ in range(40):
+        image_sizes, filter_sizes, arguments = draw_form(draw)
+        has_bias = draw.random() < 0.6
+        for _ in range(3):  # the second time, it is found out whose bits are whose
+            bias = torch.randn(filter_sizes[0]) if has_bias else None
+            tensors = (torch.randn(image_sizes), torch.randn(filter_sizes), bias)
+            convolve = F.conv1d if len(image_sizes) == 3 else F.conv2d
+            gradient = torch.randn(convolve(*tensors, *arguments).shape)
+            expected = run("cpu", tensors, gradient, arguments)
+            for of_cpu, of_device in zip(expected, run("lazy", tensors, gradient, arguments), strict=True):
+                if of_cpu is not None:
+                    form = (image_sizes, filter_sizes, arguments, has_bias)
+                    assert torch.equal(of_device.cpu(), of_cpu), form
+                    assert of_device.stride() == of_cpu.stride(), form
+    if HAS_KERNELS:
+        assert metrics.counter_value("OwnConvolutions") - before > 100
