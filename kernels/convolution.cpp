@@ -12,7 +12,9 @@
 namespace lazyplug::kernels {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 17; // multiplications of a thread
+constexpr double kGrain = 0x1p17; // multiplications of a thread
+constexpr double kMost = 0x1p27;  // more take oneDNN long enough
+constexpr int64_t kMostOfAxis = int64_t{1} << 24;
 
 // What oneDNN needs besides: to choose a kernel, and to copy results into another layout.
 double seconds_saved(const Convolution& convolution, int num_threads) {
@@ -31,7 +33,7 @@ double seconds_lost(const ConvolutionPlan& plan, int num_threads) {
   const double to_collect = plan.pieces_of_vector == 4 ? 0.85 : 1; // four loads for a vector
   const double used = static_cast<double>(plan.convolution.columns.out_size) / lanes * to_collect;
   const Convolution& convolution = plan.convolution;
-  const double sums = (kOurs / used - kOfLibrary) * static_cast<double>(convolution.num_multiplications());
+  const double sums = (kOurs / used - kOfLibrary) * convolution.num_multiplications();
   // Filters of gradients are collected channel by channel.
   const double filters = convolution.is_gradient ? 0.25e-9 * static_cast<double>(plan.packed_floats()) : 0;
   return (sums + filters) / num_threads;
@@ -49,7 +51,7 @@ struct Parts {
 
   explicit Parts(const ConvolutionPlan& plan) {
     const Convolution& convolution = plan.convolution;
-    const int64_t wanted = std::clamp<int64_t>(convolution.num_multiplications() / kGrain, 1, at::get_num_threads());
+    const int64_t wanted = threads_for(convolution.num_multiplications() / kGrain);
     const int64_t image_floats = convolution.num_images * convolution.in_channels * convolution.in_plane();
     if (plan.packed_floats() > image_floats) {
       of_tiles = std::min(wanted, plan.num_tiles);
@@ -68,20 +70,22 @@ struct Parts {
 
 bool is_good(const Convolution& convolution) {
   const auto is_good = [](const Pool::Axis& axis) {
-    return axis.in_size > 0 && axis.out_size > 0 && axis.window > 0 && axis.step > 0 && axis.stride > 0 &&
-           axis.padding >= 0;
+    const auto is_size = [](int64_t size) { return size > 0 && size <= kMostOfAxis; };
+    return is_size(axis.in_size) && is_size(axis.out_size) && is_size(axis.window) && is_size(axis.step) &&
+           is_size(axis.stride) && axis.padding >= 0 && axis.padding <= kMostOfAxis;
   };
   return convolution.num_images > 0 && convolution.in_channels > 0 && convolution.out_channels > 0 &&
-         is_good(convolution.rows) && is_good(convolution.columns);
+         is_good(convolution.rows) && is_good(convolution.columns) && convolution.num_multiplications() <= kMost;
 }
 
 bool can_convolve(const Convolution& convolution) {
   return loops<float>().convolve && is_good(convolution) &&
-         convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner;
+         convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner &&
+         ConvolutionPlan(convolution).padded_floats() <= kMostFloats;
 }
 
 bool is_quicker_here(const Convolution& convolution, int num_threads) {
-  return can_convolve(convolution) && convolution.num_multiplications() <= kMostMultiplications &&
+  return can_convolve(convolution) &&
          seconds_lost(ConvolutionPlan(convolution), num_threads) < seconds_saved(convolution, num_threads);
 }
 

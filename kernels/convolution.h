@@ -46,12 +46,17 @@ struct Convolution {
   bool has_padding() const {
     return rows.padding > 0 || columns.padding > 0;
   }
-  int64_t num_multiplications() const {
-    return num_images * out_channels * out_plane() * in_channels * filter_size();
+  double num_multiplications() const { // of any sizes
+    double result = 1;
+    for (const int64_t factor :
+         {num_images, in_channels, out_channels, rows.out_size, columns.out_size, rows.window, columns.window}) {
+      result *= static_cast<double>(factor);
+    }
+    return result;
   }
 };
 
-// Whether there is something to compute, and nothing negative.
+// Whether there is something to compute, of sizes for which kernels here have been made.
 bool is_good(const Convolution& convolution);
 
 // Whether this target has a kernel for it; and one that takes less time than oneDNN's with so many intra-op threads.

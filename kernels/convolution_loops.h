@@ -11,6 +11,8 @@
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 
+static_assert(ConvolutionPlan::kLanes == kNumLanes<Floats> && ConvolutionPlan::kTileRows == kTileRows);
+
 // Notes infinities and NaN among vectors.
 class FiniteCheck {
  public:

@@ -8,8 +8,8 @@
 
 namespace lazyplug::kernels {
 
-// More take oneDNN long enough.
-constexpr int64_t kMostMultiplications = int64_t{1} << 27;
+// What a thread copies, for itself.
+constexpr int64_t kMostFloats = int64_t{1} << 24;
 
 // What one thread computes of it.
 struct ConvolutionBlock {

@@ -12,7 +12,7 @@
 namespace lazyplug::kernels {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 17; // multiplications of a thread
+constexpr double kGrain = 0x1p17; // multiplications of a thread
 
 // What threads share: the parts, if there are not more of these than of threads, and tiles.
 struct Blocks {
@@ -21,7 +21,7 @@ struct Blocks {
 
   explicit Blocks(const FilterGradientPlan& plan) {
     const Convolution& convolution = plan.gradient.convolution;
-    const int64_t wanted = std::clamp<int64_t>(convolution.num_multiplications() / kGrain, 1, at::get_num_threads());
+    const int64_t wanted = threads_for(convolution.num_multiplications() / kGrain);
     of_parts = plan.gradient.num_parts <= wanted ? plan.gradient.num_parts : 1;
     of_tiles = std::min(wanted / of_parts, plan.num_tiles());
   }
@@ -43,7 +43,7 @@ int64_t result_floats(const FilterGradientPlan& plan) {
 bool is_quicker_here(const FilterGradient& gradient) {
   const Convolution& convolution = gradient.convolution;
   return loops<float>().sum_up_filters && is_good(convolution) && gradient.num_parts > 0 &&
-         gradient.num_parts <= convolution.num_images && convolution.num_multiplications() <= kMostMultiplications;
+         gradient.num_parts <= convolution.num_images && FilterGradientPlan(gradient).block_floats() <= kMostFloats;
 }
 
 int64_t floats_to_compute(const FilterGradient& gradient) {

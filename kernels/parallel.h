@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "common/float_control.h"
 
 namespace lazyplug::kernels {
@@ -15,6 +17,11 @@ void parallel_for(int64_t size, int64_t grain, const Compute& compute) {
     const FloatControlScope scope(control);
     compute(begin, end);
   });
+}
+
+// How many intra-op threads are to share so many grains of work.
+inline int64_t threads_for(double num_grains) {
+  return static_cast<int64_t>(std::clamp<double>(num_grains, 1, at::get_num_threads()));
 }
 
 } // namespace lazyplug::kernels

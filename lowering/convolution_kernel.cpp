@@ -66,10 +66,15 @@ std::optional<Axis> find_axis(Arguments windows, const at::Tensor& images, const
   if (place < 0) {
     return Axis{1, 1, 1, 1, 1, 0};
   }
-  const auto number = [&](size_t argument) {
+  const auto number = [&](size_t argument) -> int64_t {
+    constexpr int64_t kMost = int64_t{1} << 40;
     const auto numbers = windows[argument].toListRef();
     const auto count = static_cast<int64_t>(numbers.size());
-    return count == 1 || count == num_axes ? numbers[count == 1 ? 0 : place].toInt() : -1;
+    if (count != 1 && count != num_axes) {
+      return -1;
+    }
+    const int64_t result = numbers[count == 1 ? 0 : place].toInt();
+    return result <= kMost ? result : -1;
   };
   Axis result{images.size(2 + place), 0, filters.size(2 + place), number(2), number(0), number(1)};
   const int64_t left = result.in_size + 2 * result.padding - (result.window - 1) * result.step - 1;

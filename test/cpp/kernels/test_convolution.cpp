@@ -124,6 +124,10 @@ TEST_F(ConvolutionTest, OfferedWhereItSaves) {
   EXPECT_TRUE(is_quicker({8, 16, 16, 32, 32, 3, 3, 1, 1, 1}));
   EXPECT_FALSE(is_quicker({8, 256, 256, 28, 28, 3, 3, 1, 1, 1})) << "long enough for oneDNN";
   EXPECT_FALSE(is_quicker({8, 64, 64, 7, 14, 9, 9, 1, 1, 4})) << "more products than a block has room for";
+  const int64_t huge = int64_t{1} << 40;
+  EXPECT_FALSE(is_quicker({huge, huge, 16, 32, 32, 3, 3, 1, 1, 1})) << "more than can be counted";
+  EXPECT_FALSE(is_quicker({8, 16, 16, 32, 32, 3, 3, 1, huge, huge}));
+  EXPECT_FALSE(is_quicker({8, 16, 16, 1 << 14, 1 << 14, 3, 3, 1, 1 << 13, 1})) << "more than is worth copying";
 }
 
 } // namespace
