@@ -26,7 +26,7 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && !tensor.is_neg() && tensor.is_contiguous();
 }
 
-// Without memory for the results.
+// Without memory for the results. That of running statistics is written later.
 std::optional<kernels::BatchNorm> plan(Arguments arguments) {
   if (!kernels::has_batch_norm() || !is_there(arguments[0]) || !arguments[5].toBool()) {
     return std::nullopt;
@@ -48,7 +48,7 @@ std::optional<kernels::BatchNorm> plan(Arguments arguments) {
     if (!is_plain(tensor) || tensor.numel() != num_channels) {
       return std::nullopt;
     }
-    of_channels[i] = static_cast<float*>(const_cast<void*>(tensor.const_data_ptr()));
+    of_channels[i] = tensor.mutable_data_ptr<float>();
   }
   return kernels::BatchNorm{
       input.size(0),
