@@ -4,11 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <cstring>
 #include <optional>
 
 #include "kernels/batch_norm.h"
 #include "kernels/trial_numbers.h"
+#include "lowering/plain_tensors.h"
 
 namespace lazyplug {
 namespace {
@@ -18,21 +18,13 @@ using Arguments = c10::ArrayRef<c10::IValue>;
 // Of native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps).
 constexpr size_t kNumTensors = 5;
 
-bool is_there(const c10::IValue& argument) {
-  return argument.isTensor() && argument.toTensor().defined();
-}
-
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && !tensor.is_neg() && tensor.is_contiguous();
-}
-
 // Without memory for the results. That of running statistics is written later.
 std::optional<kernels::BatchNorm> plan(Arguments arguments) {
-  if (!kernels::has_batch_norm() || !is_there(arguments[0]) || !arguments[5].toBool()) {
+  if (!kernels::has_batch_norm() || !is_contiguous_float(arguments[0]) || !arguments[5].toBool()) {
     return std::nullopt;
   }
   const at::Tensor& input = arguments[0].toTensor();
-  const bool is_usual = input.dim() > 2 && is_plain(input) && input.numel() > 0 && input.size(1) > 1 &&
+  const bool is_usual = input.dim() > 2 && input.numel() > 0 && input.size(1) > 1 &&
                         input.numel() > input.size(0) * input.size(1) &&
                         input.suggest_memory_format() == at::MemoryFormat::Contiguous;
   if (!is_usual) {
@@ -45,7 +37,7 @@ std::optional<kernels::BatchNorm> plan(Arguments arguments) {
       continue;
     }
     const at::Tensor& tensor = arguments[i].toTensor();
-    if (!is_plain(tensor) || tensor.numel() != num_channels) {
+    if (!is_contiguous_float(arguments[i]) || tensor.numel() != num_channels) {
       return std::nullopt;
     }
     of_channels[i] = tensor.mutable_data_ptr<float>();
@@ -75,11 +67,6 @@ Results compute(kernels::BatchNorm norm, const at::Tensor& input) {
   norm.rstd = results[2].mutable_data_ptr<float>();
   run(norm);
   return results;
-}
-
-bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
 bool has_bits_of_pytorch(const OpInfo& op) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "kernels/convolution.h"
 #include "kernels/filter_gradient.h"
 #include "kernels/trial_numbers.h"
+#include "lowering/plain_tensors.h"
 
 namespace lazyplug {
 namespace {
@@ -36,17 +36,9 @@ struct Plan {
   c10::DimVector sizes;    // of the result
 };
 
-bool is_defined(const c10::IValue& argument) {
-  return argument.isTensor() && argument.toTensor().defined();
-}
-
 bool is_plain(const c10::IValue& argument) {
-  if (!is_defined(argument)) {
-    return false;
-  }
-  const at::Tensor& tensor = argument.toTensor();
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && !tensor.is_neg() && tensor.numel() > 0 &&
-         tensor.is_contiguous() && tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
+  return is_contiguous_float(argument) && argument.toTensor().numel() > 0 &&
+         argument.toTensor().suggest_memory_format() == at::MemoryFormat::Contiguous;
 }
 
 bool is_plain_image(const c10::IValue& argument) {
@@ -125,7 +117,7 @@ std::optional<Plan> if_quicker(std::optional<Plan> plan) {
 // convolution(images, filters, bias, stride, ...)
 std::optional<Plan> plan_convolution(Arguments arguments) {
   auto result = plan(arguments[0], arguments[1], arguments.slice(3));
-  if (result && is_defined(arguments[2])) {
+  if (result && is_there(arguments[2])) {
     const at::Tensor& bias = arguments[2].toTensor();
     if (!is_plain(arguments[2]) || bias.dim() != 1 || bias.size(0) != result->convolution.out_channels) {
       return std::nullopt;
@@ -212,7 +204,8 @@ Hash128 form_of(const Plan& plan, int64_t result) {
 }
 
 // What a trial found, by forms of calls: 0 if they are PyTorch's, and until the form comes for the second time, since
-// one that comes but once is not worth a trial.
+// one that comes but once is not worth a trial. With the flag `fusion` at 2, each is tried at once. From any thread:
+// two may try the same form, and find the same.
 template <typename Trial>
 int64_t found_for(Hash128 form, const Trial& trial) {
   constexpr size_t kMostForms = 4096;
@@ -238,7 +231,7 @@ int64_t found_for(Hash128 form, const Trial& trial) {
 c10::Stack draw(Arguments arguments, uint32_t& state) {
   c10::Stack stack(arguments.begin(), arguments.end());
   for (size_t i = 0; i < 3; ++i) {
-    if (is_defined(stack[i])) {
+    if (is_there(stack[i])) {
       const at::Tensor numbers = empty(stack[i].toTensor().sizes());
       kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
       stack[i] = numbers;
@@ -269,10 +262,9 @@ int64_t find_candidate(
   return candidates.empty() ? 0 : candidates.front();
 }
 
-bool has_same_bits(const at::Tensor& ours, const c10::IValue& expected) {
-  const at::Tensor& other = expected.toTensor();
-  return ours.defined() && ours.sizes() == other.sizes() && ours.strides() == other.strides() &&
-         std::memcmp(ours.const_data_ptr(), other.const_data_ptr(), ours.nbytes()) == 0;
+// Ours may be undefined.
+bool agrees(const at::Tensor& ours, const c10::IValue& expected) {
+  return ours.defined() && has_same_bits(ours, expected.toTensor());
 }
 
 // The order in which sums are made.
@@ -289,7 +281,7 @@ bool run_forward(const OpInfo& op, c10::Stack& stack) {
   const auto matches = [](int64_t order, const c10::Stack& drawn, const c10::Stack& expected) {
     auto ours = plan_convolution(drawn);
     ours->convolution.is_chain = order == kChain;
-    return has_same_bits(compute(*ours), expected[0]);
+    return agrees(compute(*ours), expected[0]);
   };
   const auto find_order = [&] {
     return find_candidate(arguments, c10::multiply_integers(plan->sizes), {kBlocks, kChain}, call, matches);
@@ -364,7 +356,7 @@ class Gradients {
     const auto plan = plan_gradient(arguments());
     const auto expected = [&](const c10::Stack& drawn) { return call(drawn, {true, false, false}); };
     const auto matches = [](int64_t /*only*/, const c10::Stack& drawn, const c10::Stack& expected) {
-      return has_same_bits(compute(*plan_gradient(drawn)), expected[0]);
+      return agrees(compute(*plan_gradient(drawn)), expected[0]);
     };
     const auto is_same = [&] {
       return find_candidate(arguments(), c10::multiply_integers(plan->sizes), {1}, expected, matches);
@@ -382,7 +374,7 @@ class Gradients {
     const auto expected = [&](const c10::Stack& drawn) { return call(drawn, {false, true, is_wanted_[2]}); };
     const auto matches = [&](int64_t num_parts, const c10::Stack& drawn, const c10::Stack& expected) {
       const auto ours = compute_filters(drawn, num_parts);
-      return has_same_bits(ours[0], expected[1]) && (!is_wanted_[2] || has_same_bits(ours[1], expected[2]));
+      return agrees(ours[0], expected[1]) && (!is_wanted_[2] || agrees(ours[1], expected[2]));
     };
     const auto find_parts = [&] {
       const int64_t num_filters = arguments()[2].toTensor().numel();

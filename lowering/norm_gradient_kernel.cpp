@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/norm_gradient.h"
-#include "lowering/fusion/pointwise_ops.h"
+#include "lowering/plain_tensors.h"
 
 namespace lazyplug {
 namespace {
@@ -20,14 +20,6 @@ constexpr int64_t kMinRow = 16;
 constexpr int64_t kMaxRow = 16384;
 
 using Arguments = c10::ArrayRef<c10::IValue>;
-
-bool is_there(const c10::IValue& argument) {
-  return argument.isTensor() && argument.toTensor().defined();
-}
-
-bool is_contiguous_float(const c10::IValue& argument) {
-  return is_there(argument) && is_plain_float(argument.toTensor()) && argument.toTensor().is_contiguous();
-}
 
 bool is_computable(Arguments arguments) {
   for (const size_t i : {0, 1, 3, 4}) {

@@ -1,0 +1,28 @@
+// What kernels of our own ask of the tensors of a call.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstring>
+
+#include "lowering/fusion/pointwise_ops.h"
+
+namespace lazyplug {
+
+inline bool is_there(const c10::IValue& argument) {
+  return argument.isTensor() && argument.toTensor().defined();
+}
+
+// In the order of its dimensions.
+inline bool is_contiguous_float(const c10::IValue& argument) {
+  return is_there(argument) && is_plain_float(argument.toTensor()) && argument.toTensor().is_contiguous();
+}
+
+// Of contiguous tensors: the same sizes, strides and bits.
+inline bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+} // namespace lazyplug
