@@ -116,6 +116,15 @@ histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at:
 // ---- dropout.cpp ----
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train);
 
+// ---- pooling.cpp ----
+at::Tensor max_pool1d(
+    const at::Tensor& self,
+    c10::IntArrayRef kernel_size,
+    c10::IntArrayRef stride,
+    c10::IntArrayRef padding,
+    c10::IntArrayRef dilation,
+    bool ceil_mode);
+
 // ---- attention.cpp ----
 int64_t fused_sdp_choice(
     const at::Tensor& query,

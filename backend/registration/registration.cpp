@@ -75,6 +75,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("histc", native::histc);
   m.impl("histc.out", native::histc_out);
   m.impl("native_dropout", native::native_dropout);
+  m.impl("max_pool1d", native::max_pool1d);
   m.impl("_scaled_dot_product_fused_attention_overrideable", native::fused_attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", native::fused_attention_backward);
   native::register_recurrent_ops(m);
@@ -88,6 +89,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   register_fast_autograd(m);
   native::register_recurrent_ops(m);
   m.impl("contiguous", native::contiguous);
+  m.impl("max_pool1d", native::max_pool1d);
   m.impl("linear", native::linear);
   m.impl("linear_backward", native::linear_backward);
   m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());

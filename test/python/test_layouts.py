@@ -109,3 +109,17 @@ def test_growing_by_cat():
         return cache
 
     both(grow, matrix())
+
+
+@pytest.mark.parametrize("is_differentiated", [False, True])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 1, 0)])
+def test_one_dimensional_max_pooling(order, is_differentiated):
+    x = torch.randn([(3, 4, 9)[i] for i in order]).permute(order)  # each order is its own inverse
+    on_cpu, on_device = (x.detach().clone().to(device).requires_grad_(is_differentiated) for device in ("cpu", "lazy"))
+    expected, result = (torch.nn.functional.max_pool1d(t, 3, stride=2, padding=1) for t in (on_cpu, on_device))
+    assert result.stride() == expected.stride()
+    assert torch.equal(result.cpu(), expected)
+    if is_differentiated:
+        for t in (expected, result):
+            t.square().sum().backward()
+        assert torch.equal(on_device.grad.cpu(), on_cpu.grad)

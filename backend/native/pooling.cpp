@@ -1,0 +1,21 @@
+#include <ATen/ops/max_pool1d_native.h>
+
+#include "backend/native/kernels.h"
+
+namespace lazyplug::native {
+
+// Where nobody differentiates, the CPU has a kernel of its own, whose results lie in the order of their dimensions. The
+// way over max_pool2d, which all others go, lays them out like the argument.
+at::Tensor max_pool1d(
+    const at::Tensor& self,
+    c10::IntArrayRef kernel_size,
+    c10::IntArrayRef stride,
+    c10::IntArrayRef padding,
+    c10::IntArrayRef dilation,
+    bool ceil_mode) {
+  const bool is_differentiated = (self.requires_grad() && at::GradMode::is_enabled()) || self._fw_grad(0).defined();
+  const at::Tensor& argument = is_differentiated ? self : self.contiguous();
+  return at::native::max_pool1d(argument, kernel_size, stride, padding, dilation, ceil_mode);
+}
+
+} // namespace lazyplug::native
