@@ -25,8 +25,7 @@ std::optional<kernels::BatchNorm> plan(Arguments arguments) {
   }
   const at::Tensor& input = arguments[0].toTensor();
   const bool is_usual = input.dim() > 2 && input.numel() > 0 && input.size(1) > 1 &&
-                        input.numel() > input.size(0) * input.size(1) &&
-                        input.suggest_memory_format() == at::MemoryFormat::Contiguous;
+                        input.numel() > input.size(0) * input.size(1) && has_strides_of_new(input);
   if (!is_usual) {
     return std::nullopt;
   }

@@ -37,8 +37,7 @@ struct Plan {
 };
 
 bool is_plain(const c10::IValue& argument) {
-  return is_contiguous_float(argument) && argument.toTensor().numel() > 0 &&
-         argument.toTensor().suggest_memory_format() == at::MemoryFormat::Contiguous;
+  return is_contiguous_float(argument) && argument.toTensor().numel() > 0 && has_strides_of_new(argument.toTensor());
 }
 
 bool is_plain_image(const c10::IValue& argument) {

@@ -19,6 +19,17 @@ inline bool is_contiguous_float(const c10::IValue& argument) {
   return is_there(argument) && is_plain_float(argument.toTensor()) && argument.toTensor().is_contiguous();
 }
 
+// The strides of dimensions of one element are those of a new tensor, too: PyTorch's kernels lay out results by them.
+inline bool has_strides_of_new(const at::Tensor& tensor) {
+  int64_t expected = 1;
+  for (int64_t dim = tensor.dim(); dim-- > 0; expected *= tensor.size(dim)) {
+    if (tensor.stride(dim) != expected) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Of contiguous tensors: the same sizes, strides and bits.
 inline bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&

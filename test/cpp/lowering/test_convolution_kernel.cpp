@@ -161,6 +161,8 @@ TEST_F(ConvolutionKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(
       is_ours("aten::convolution", arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNone, {1}, {1})));
   EXPECT_FALSE(is_ours("aten::relu", {images}));
+  const at::Tensor odd = at::randn({3, 6, 1}).transpose(1, 2); // whose result lies as if channels were last
+  EXPECT_FALSE(is_ours("aten::convolution", arguments(odd, at::randn({4, 1, 2}), kNone, {1}, {1})));
   c10::Stack refused = arguments(images, filters, kNone, std::vector<int64_t>{});
   EXPECT_FALSE(run_convolution(make_op("aten::convolution"), refused));
 }
