@@ -39,10 +39,6 @@ double seconds_lost(const ConvolutionPlan& plan, int num_threads) {
   return (sums + filters) / num_threads;
 }
 
-int64_t share(int64_t count, int64_t part, int64_t num_parts) {
-  return count * part / num_parts;
-}
-
 // As many as there are threads, or fewer: parts of the images, and of the output channels. Each thread reads all that
 // it needs of either, so the larger of the two is split up first.
 struct Parts {
@@ -100,8 +96,8 @@ bool convolve(const Convolution& convolution, float* memory) {
   const Loops<float>& loops = kernels::loops<float>();
   std::atomic<bool> are_finite = true;
   parallel_for(parts.count(), /*grain=*/1, [&](int64_t begin, int64_t end) {
-    const int64_t first_tile = share(plan.num_tiles, begin, parts.count());
-    const int64_t end_tile = share(plan.num_tiles, end, parts.count());
+    const int64_t first_tile = begin_of_part(plan.num_tiles, begin, parts.count());
+    const int64_t end_tile = begin_of_part(plan.num_tiles, end, parts.count());
     for (int64_t channel = 0; channel < convolution.in_channels; channel += plan.most_channels) {
       for (int64_t tile = first_tile; tile < end_tile; ++tile) {
         if (!loops.pack_filters(convolution, tile, channel, memory + plan.packed_begin(tile, channel))) {
@@ -118,10 +114,10 @@ bool convolve(const Convolution& convolution, float* memory) {
       const int64_t images = part / parts.of_tiles;
       const int64_t tiles = part % parts.of_tiles;
       const ConvolutionBlock block{
-          share(convolution.num_images, images, parts.of_images),
-          share(convolution.num_images, images + 1, parts.of_images),
-          share(plan.num_tiles, tiles, parts.of_tiles),
-          share(plan.num_tiles, tiles + 1, parts.of_tiles)};
+          begin_of_part(convolution.num_images, images, parts.of_images),
+          begin_of_part(convolution.num_images, images + 1, parts.of_images),
+          begin_of_part(plan.num_tiles, tiles, parts.of_tiles),
+          begin_of_part(plan.num_tiles, tiles + 1, parts.of_tiles)};
       loops.convolve(convolution, block, memory, memory + plan.packed_floats() + part * plan.padded_floats());
     }
   });

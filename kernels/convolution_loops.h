@@ -32,10 +32,10 @@ class FiniteCheck {
 // Filters of some output channels, one tile's: for each place and input channel those of all, side by side. Lanes
 // beyond the tile are zeros.
 struct PackedFilters {
+  const ConvolutionPlan& plan;
   int64_t rows;
   int64_t size; // of a filter
   int64_t channels;
-  bool is_chain;
   float* packed;
   FiniteCheck check;
 
@@ -49,7 +49,7 @@ struct PackedFilters {
     }
     transpose(of_rows);
     for (int i = 0; i < n; ++i) {
-      store(of_rows[i], packed + (is_chain ? channel * size + place : place * channels + channel) * kNumLanes<Floats>);
+      store(of_rows[i], packed + plan.place_in_sum(place, channel, channels) * kNumLanes<Floats>);
       if (++place == size) {
         place = 0;
         ++channel;
@@ -70,7 +70,7 @@ inline bool pack_filters(const Convolution& convolution, int64_t tile, int64_t f
   const int64_t size = convolution.filter_size();
   const int64_t channels = plan.channels_from(first_channel);
   const int64_t first = plan.tile_begin(tile);
-  PackedFilters filters{plan.tile_begin(tile + 1) - first, size, channels, convolution.is_chain, packed, {}};
+  PackedFilters filters{plan, plan.tile_begin(tile + 1) - first, size, channels, packed, {}};
   if (!convolution.is_gradient) { // channels follow each other
     const int64_t row = convolution.in_channels * size;
     filters.pack_all(convolution.filters + first * row + first_channel * size, row, channels * size, 0);
@@ -179,8 +179,7 @@ inline void find_places(const ConvolutionPlan& plan, int64_t channels, int32_t* 
   for (int64_t element = 0; element < size; ++element) {
     const int64_t place = plan.place_of(plan.convolution.is_gradient ? size - 1 - element : element);
     for (int64_t channel = 0; channel < channels; ++channel) {
-      const int64_t index = plan.convolution.is_chain ? channel * size + element : element * channels + channel;
-      places[index] = static_cast<int32_t>(place + channel * plan.padded_plane);
+      places[plan.place_in_sum(element, channel, channels)] = static_cast<int32_t>(place + channel * plan.padded_plane);
     }
   }
 }

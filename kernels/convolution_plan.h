@@ -62,6 +62,11 @@ struct ConvolutionPlan {
   int64_t tile_begin(int64_t tile) const {
     return convolution.out_channels * tile / num_tiles;
   }
+  // When a product is added up, of a block with so many channels: by filters' elements, then by channels, or in a
+  // chain.
+  int64_t place_in_sum(int64_t element, int64_t channel, int64_t channels) const {
+    return convolution.is_chain ? channel * convolution.filter_size() + element : element * channels + channel;
+  }
   // How many channels the block has that begins with this one.
   int64_t channels_from(int64_t first) const {
     return std::min(most_channels, convolution.in_channels - first);

@@ -63,7 +63,6 @@ bool compute(const FilterGradient& gradient, float* memory) {
   const auto of_bias = [&](int64_t block) {
     return block == 0 ? gradient.of_bias : of_filters(block) + num_filter_floats(plan);
   };
-  const auto share = [](int64_t count, int64_t part, int64_t num_parts) { return count * part / num_parts; };
   std::atomic<bool> are_finite = true;
   parallel_for(blocks.count(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -71,10 +70,10 @@ bool compute(const FilterGradient& gradient, float* memory) {
       const int64_t tiles = i % blocks.of_tiles;
       const bool is_finite = loops<float>().sum_up_filters(
           plan,
-          {share(gradient.num_parts, parts, blocks.of_parts),
-           share(gradient.num_parts, parts + 1, blocks.of_parts),
-           share(plan.num_tiles(), tiles, blocks.of_tiles),
-           share(plan.num_tiles(), tiles + 1, blocks.of_tiles),
+          {begin_of_part(gradient.num_parts, parts, blocks.of_parts),
+           begin_of_part(gradient.num_parts, parts + 1, blocks.of_parts),
+           begin_of_part(plan.num_tiles(), tiles, blocks.of_tiles),
+           begin_of_part(plan.num_tiles(), tiles + 1, blocks.of_tiles),
            of_filters(parts),
            of_bias(parts),
            memory + i * plan.block_floats()});

@@ -19,7 +19,7 @@ void run(const NormGradient& norm) {
   const int64_t num_blocks = std::clamp<int64_t>(norm.num_rows / kRowsOfBlock, 1, kMaxBlocks);
   const int64_t n = norm.row_length;
   std::vector<float> sums(2 * num_blocks * n);
-  const auto first_row = [&](int64_t block) { return block * norm.num_rows / num_blocks; };
+  const auto first_row = [&](int64_t block) { return begin_of_part(norm.num_rows, block, num_blocks); };
   // An element takes as long as a few of simpler functions.
   constexpr int64_t kGrain = at::internal::GRAIN_SIZE / 4;
   const int64_t elements_of_block = std::max<int64_t>(norm.num_rows / num_blocks * n, 1);

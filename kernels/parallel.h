@@ -24,4 +24,9 @@ inline int64_t threads_for(double num_grains) {
   return static_cast<int64_t>(std::clamp<double>(num_grains, 1, at::get_num_threads()));
 }
 
+// Where a part begins of as many things as are to be shared about evenly.
+constexpr int64_t begin_of_part(int64_t count, int64_t part, int64_t num_parts) {
+  return count * part / num_parts;
+}
+
 } // namespace lazyplug::kernels
