@@ -99,11 +99,9 @@ bool has_bits_of_pytorch(const OpInfo& op) {
   return is_same;
 }
 
-bool is_batch_norm(const OpInfo& op) {
-  return op.name() == "aten::native_batch_norm" && op.num_args() == 8;
-}
+} // namespace
 
-bool run_if_possible(const OpInfo& op, c10::Stack& stack) {
+bool run_batch_norm(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   const auto norm = plan(arguments);
   if (!norm) {
@@ -119,24 +117,6 @@ bool run_if_possible(const OpInfo& op, c10::Stack& stack) {
     stack.emplace_back(std::move(result));
   }
   return true;
-}
-
-} // namespace
-
-bool run_batch_norm(const OpInfo& op, c10::Stack& stack) {
-  return is_batch_norm(op) && run_if_possible(op, stack);
-}
-
-std::function<void(c10::Stack&)>
-batch_norm_kernel(const torch::jit::Node& /*node*/, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  if (!is_batch_norm(op)) {
-    return nullptr;
-  }
-  return [op = &op](c10::Stack& stack) {
-    if (!run_if_possible(*op, stack)) {
-      op->call(stack);
-    }
-  };
 }
 
 } // namespace lazyplug

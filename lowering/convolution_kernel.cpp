@@ -270,37 +270,6 @@ bool agrees(const at::Tensor& ours, const c10::IValue& expected) {
 // The order in which sums are made.
 enum Order : int64_t { kOfLibrary = 0, kBlocks, kChain };
 
-// Nothing, and false, if that is left to PyTorch.
-bool run_forward(const OpInfo& op, c10::Stack& stack) {
-  const Arguments arguments = torch::jit::last(stack, op.num_args());
-  auto plan = plan_convolution(arguments);
-  const auto call = [&](c10::Stack drawn) {
-    op.call(drawn);
-    return drawn;
-  };
-  const auto matches = [](int64_t order, const c10::Stack& drawn, const c10::Stack& expected) {
-    auto ours = plan_convolution(drawn);
-    ours->convolution.is_chain = order == kChain;
-    return agrees(compute(*ours), expected[0]);
-  };
-  const auto find_order = [&] {
-    return find_candidate(arguments, c10::multiply_integers(plan->sizes), {kBlocks, kChain}, call, matches);
-  };
-  const int64_t order = plan ? found_for(form_of(*plan, 0), find_order) : kOfLibrary;
-  if (order == kOfLibrary) {
-    return false;
-  }
-  plan->convolution.is_chain = order == kChain;
-  at::Tensor result = compute(*plan);
-  if (!result.defined()) {
-    return false;
-  }
-  note_own();
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
-  return true;
-}
-
 class Gradients {
  public:
   Gradients(const OpInfo& op, c10::Stack& stack) : op_(op), stack_(stack) {
@@ -412,36 +381,40 @@ class Gradients {
   std::array<at::Tensor, 3> results_;
 };
 
-bool run_backward(const OpInfo& op, c10::Stack& stack) {
-  return Gradients(op, stack).run();
-}
-
-using Run = bool (*)(const OpInfo&, c10::Stack&);
-
-Run find(const OpInfo& op) {
-  return op.name() == "aten::convolution"            ? run_forward
-         : op.name() == "aten::convolution_backward" ? run_backward
-                                                     : nullptr;
-}
-
 } // namespace
 
-bool run_convolution(const OpInfo& op, c10::Stack& stack) {
-  const Run run = find(op);
-  return run && run(op, stack);
+bool run_convolution(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
+  const Arguments arguments = torch::jit::last(stack, op.num_args());
+  auto plan = plan_convolution(arguments);
+  const auto call = [&](c10::Stack drawn) {
+    op.call(drawn);
+    return drawn;
+  };
+  const auto matches = [](int64_t order, const c10::Stack& drawn, const c10::Stack& expected) {
+    auto ours = plan_convolution(drawn);
+    ours->convolution.is_chain = order == kChain;
+    return agrees(compute(*ours), expected[0]);
+  };
+  const auto find_order = [&] {
+    return find_candidate(arguments, c10::multiply_integers(plan->sizes), {kBlocks, kChain}, call, matches);
+  };
+  const int64_t order = plan ? found_for(form_of(*plan, 0), find_order) : kOfLibrary;
+  if (order == kOfLibrary) {
+    return false;
+  }
+  plan->convolution.is_chain = order == kChain;
+  at::Tensor result = compute(*plan);
+  if (!result.defined()) {
+    return false;
+  }
+  note_own();
+  torch::jit::drop(stack, op.num_args());
+  stack.emplace_back(std::move(result));
+  return true;
 }
 
-std::function<void(c10::Stack&)>
-convolution_kernel(const torch::jit::Node& /*node*/, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  const Run run = find(op);
-  if (!run) {
-    return nullptr;
-  }
-  return [run, op = &op](c10::Stack& stack) {
-    if (!run(*op, stack)) {
-      op->call(stack);
-    }
-  };
+bool run_convolution_backward(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
+  return Gradients(op, stack).run();
 }
 
 } // namespace lazyplug

@@ -103,7 +103,7 @@ at::Tensor empty_image(const at::Tensor& image, int64_t height, int64_t width, a
 }
 
 // Nothing is returned, and false, if the call is none for the kernel.
-bool run_max_pool(Arguments arguments, bool has_places, c10::SmallVector<at::Tensor, 2>& results) {
+bool find_maxima(Arguments arguments, bool reads_last, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto pool = plan({input, arguments[1], arguments[2], arguments[3], &arguments[4], arguments[5].toBool()});
   if (!pool) {
@@ -113,17 +113,17 @@ bool run_max_pool(Arguments arguments, bool has_places, c10::SmallVector<at::Ten
     return empty_image(input, pool->rows.out_size, pool->columns.out_size, dtype);
   };
   results.push_back(make(at::kFloat));
-  results.push_back(has_places ? make(at::kLong) : at::Tensor());
+  results.push_back(reads_last ? make(at::kLong) : at::Tensor());
   kernels::find_largest(
       *pool,
       input.const_data_ptr<float>(),
       results[0].mutable_data_ptr<float>(),
-      has_places ? results[1].mutable_data_ptr<int64_t>() : nullptr);
+      reads_last ? results[1].mutable_data_ptr<int64_t>() : nullptr);
   return true;
 }
 
 // (image, window, stride, padding, ceil_mode, count_include_pad, divisor_override)
-bool run_mean_pool(Arguments arguments, bool /*has_places*/, c10::SmallVector<at::Tensor, 2>& results) {
+bool find_means(Arguments arguments, bool /*reads_last*/, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto pool = plan({input, arguments[1], arguments[2], arguments[3], nullptr, arguments[4].toBool()});
   if (!pool || !arguments[6].isNone()) {
@@ -143,7 +143,7 @@ std::vector<int32_t> sources(int64_t in_size, int64_t out_size, const c10::IValu
   return result;
 }
 
-bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at::Tensor, 2>& results) {
+bool upsample(Arguments arguments, bool /*reads_last*/, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto out_sizes = arguments[1].isIntList() ? arguments[1].toDimVector() : c10::DimVector();
   const bool is_possible = input.dim() == 4 && !is_channels_last(input) && out_sizes.size() == 2 && out_sizes[0] > 0 &&
@@ -165,17 +165,10 @@ bool run_upsample(Arguments arguments, bool /*has_places*/, c10::SmallVector<at:
 
 using Run = bool (*)(Arguments, bool, c10::SmallVector<at::Tensor, 2>&);
 
-Run find(const OpInfo& op) {
-  return op.name() == "aten::max_pool2d_with_indices" ? run_max_pool
-         : op.name() == "aten::avg_pool2d"            ? run_mean_pool
-         : op.name() == "aten::upsample_nearest2d"    ? run_upsample
-                                                      : nullptr;
-}
-
-bool run_if_possible(Run run, const OpInfo& op, c10::Stack& stack, bool has_places) {
+bool run_if_possible(Run run, const OpInfo& op, c10::Stack& stack, bool reads_last) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   c10::SmallVector<at::Tensor, 2> results;
-  if (!is_plain_image(arguments[0]) || !run(arguments, has_places, results)) {
+  if (!is_plain_image(arguments[0]) || !run(arguments, reads_last, results)) {
     return false;
   }
   torch::jit::drop(stack, op.num_args());
@@ -185,22 +178,16 @@ bool run_if_possible(Run run, const OpInfo& op, c10::Stack& stack, bool has_plac
 
 } // namespace
 
-bool run_image_kernel(const OpInfo& op, c10::Stack& stack) {
-  const Run run = find(op);
-  return run && run_if_possible(run, op, stack, /*has_places=*/true);
+bool run_max_pool(const OpInfo& op, c10::Stack& stack, bool reads_last) {
+  return run_if_possible(find_maxima, op, stack, reads_last);
 }
 
-std::function<void(c10::Stack&)>
-image_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  const Run run = find(op);
-  if (!run) {
-    return nullptr;
-  }
-  return [run, op = &op, has_places = node.outputs().back()->hasUses()](c10::Stack& stack) {
-    if (!run_if_possible(run, *op, stack, has_places)) {
-      op->call(stack);
-    }
-  };
+bool run_mean_pool(const OpInfo& op, c10::Stack& stack, bool reads_last) {
+  return run_if_possible(find_means, op, stack, reads_last);
+}
+
+bool run_upsample(const OpInfo& op, c10::Stack& stack, bool reads_last) {
+  return run_if_possible(upsample, op, stack, reads_last);
 }
 
 } // namespace lazyplug

@@ -1,11 +1,9 @@
 #include "lowering/resolve_kernel.h"
 
-#include "lowering/batch_norm_kernel.h"
-#include "lowering/convolution_kernel.h"
 #include "lowering/draw_kernel.h"
+#include "lowering/exact_kernels.h"
 #include "lowering/extreme_kernel.h"
 #include "lowering/function_kernel.h"
-#include "lowering/image_kernels.h"
 #include "lowering/norm_gradient_kernel.h"
 #include "lowering/out_variants.h"
 #include "lowering/passes/pass.h"
@@ -139,15 +137,7 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
-  for (const auto& find :
-       {product_kernel,
-        sum_kernel,
-        extreme_kernel,
-        draw_kernel,
-        image_kernel,
-        convolution_kernel,
-        batch_norm_kernel,
-        tile_update_kernel}) {
+  for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, exact_kernel, tile_update_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);
     }

@@ -15,10 +15,8 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
-#include "lowering/batch_norm_kernel.h"
-#include "lowering/convolution_kernel.h"
+#include "lowering/exact_kernels.h"
 #include "lowering/function_kernel.h"
-#include "lowering/image_kernels.h"
 #include "lowering/light_calls.h"
 #include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
@@ -47,8 +45,7 @@ class CpuCall {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
       const bool is_ours = fill_randomly(op_, *stack_) ||
-                           (as_graphs_do && (run_function(op_, *stack_) || run_image_kernel(op_, *stack_) ||
-                                             run_convolution(op_, *stack_) || run_batch_norm(op_, *stack_)));
+                           (as_graphs_do && (run_function(op_, *stack_) || run_exact_kernel(op_, *stack_)));
       if (!is_ours) {
         op_.handle().callBoxed(stack_);
       }

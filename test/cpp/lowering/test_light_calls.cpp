@@ -9,7 +9,7 @@
 namespace lazyplug {
 namespace {
 
-float work_of(const OpInfo& op, std::vector<Geometry> operands, const Geometry& output) {
+float work_of_call(const OpInfo& op, std::vector<Geometry> operands, const Geometry& output) {
   const std::vector<ArgBinding> args(operands.size(), an_operand());
   const SignaturePtr made = make_signature(op, args, {output});
   Signature signature;
@@ -20,7 +20,7 @@ float work_of(const OpInfo& op, std::vector<Geometry> operands, const Geometry& 
 }
 
 float relu_work(int64_t size) {
-  return work_of(make_op("aten::relu"), {floats({size})}, floats({size}));
+  return work_of_call(make_op("aten::relu"), {floats({size})}, floats({size}));
 }
 
 TEST(LightCalls, PointwiseCallsAreLightBelowTheGrainOfParallelLoops) {
@@ -30,15 +30,15 @@ TEST(LightCalls, PointwiseCallsAreLightBelowTheGrainOfParallelLoops) {
 
 TEST(LightCalls, CallsOnListsAreMeasuredByAllTheirTensors) {
   const OpInfo& sqrt = make_op("aten::_foreach_sqrt");
-  EXPECT_EQ(work_of(sqrt, {floats({100}), floats({100})}, floats({100})), 0);
+  EXPECT_EQ(work_of_call(sqrt, {floats({100}), floats({100})}, floats({100})), 0);
   const Geometry half = floats({at::internal::GRAIN_SIZE / 2});
-  EXPECT_GT(work_of(sqrt, {half, half}, floats({1})), light_limit(1));
+  EXPECT_GT(work_of_call(sqrt, {half, half}, floats({1})), light_limit(1));
 }
 
 // Two threads pay for these.
 TEST(LightCalls, TransformsAreHeavyFromAFewThousandElementsOn) {
   const auto transform = [](int64_t size) {
-    return work_of(make_op("aten::_fft_c2c"), {floats({size, size})}, floats({size, size}));
+    return work_of_call(make_op("aten::_fft_c2c"), {floats({size, size})}, floats({size, size}));
   };
   EXPECT_LE(transform(32), light_limit(2));
   EXPECT_GT(transform(64), light_limit(2));
@@ -46,9 +46,9 @@ TEST(LightCalls, TransformsAreHeavyFromAFewThousandElementsOn) {
 
 TEST(LightCalls, ProductsAreMeasuredByTheirMultiplications) {
   const OpInfo& mm = make_op("aten::mm");
-  EXPECT_FLOAT_EQ(work_of(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);
-  EXPECT_LE(work_of(mm, {floats({16, 64}), floats({64, 256})}, floats({16, 256})), light_limit(2));
-  EXPECT_GT(work_of(mm, {floats({128, 64}), floats({64, 64})}, floats({128, 64})), light_limit(2));
+  EXPECT_FLOAT_EQ(work_of_call(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);
+  EXPECT_LE(work_of_call(mm, {floats({16, 64}), floats({64, 256})}, floats({16, 256})), light_limit(2));
+  EXPECT_GT(work_of_call(mm, {floats({128, 64}), floats({64, 64})}, floats({128, 64})), light_limit(2));
 }
 
 TEST(LightCalls, ProductsAreMeasuredTheSameWithoutTheirResults) {
@@ -92,13 +92,13 @@ TEST(LightCalls, AreFewerTheMoreThreadsThereAre) {
 
 TEST(LightCalls, ResultsThatDependOnThreadsAndOpsOfOthersAreHeavy) {
   const OpInfo& dependent = make_op("aten::native_layer_norm_backward");
-  EXPECT_GT(work_of(dependent, {floats({2})}, floats({2})), light_limit(1));
-  EXPECT_GT(work_of(make_op("aten::native_layer_norm"), {floats({2})}, floats({2})), light_limit(1));
-  EXPECT_GT(work_of(make_op("aten::geqrf"), {floats({2})}, floats({2})), light_limit(1));
-  EXPECT_EQ(work_of(make_op("aten::sqrt"), {floats({2})}, floats({2})), 0) << "holds the letters of another op";
-  EXPECT_EQ(work_of(make_op("aten::gelu_backward"), {floats({2})}, floats({2})), 0);
+  EXPECT_GT(work_of_call(dependent, {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_GT(work_of_call(make_op("aten::native_layer_norm"), {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_GT(work_of_call(make_op("aten::geqrf"), {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_EQ(work_of_call(make_op("aten::sqrt"), {floats({2})}, floats({2})), 0) << "holds the letters of another op";
+  EXPECT_EQ(work_of_call(make_op("aten::gelu_backward"), {floats({2})}, floats({2})), 0);
   const OpInfo& foreign = make_op("lazyplug_test::watch");
-  EXPECT_GT(work_of(foreign, {floats({2})}, floats({2})), light_limit(1));
+  EXPECT_GT(work_of_call(foreign, {floats({2})}, floats({2})), light_limit(1));
 }
 
 } // namespace
