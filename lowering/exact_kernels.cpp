@@ -1,26 +1,28 @@
 #include "lowering/exact_kernels.h"
 
-#include <string_view>
 #include <unordered_map>
 
 #include "lowering/batch_norm_kernel.h"
 #include "lowering/convolution_kernel.h"
+#include "lowering/distance_kernel.h"
 #include "lowering/image_kernels.h"
 
 namespace lazyplug {
 namespace {
 
 ExactKernel find(const OpInfo& op) {
-  static const auto* known = new std::unordered_map<std::string_view, ExactKernel>{
-      {"aten::avg_pool2d", run_mean_pool},
-      {"aten::convolution", run_convolution},
-      {"aten::convolution_backward", run_convolution_backward},
-      {"aten::max_pool2d_with_indices", run_max_pool},
-      {"aten::native_batch_norm", run_batch_norm},
-      {"aten::upsample_nearest2d", run_upsample},
+  const auto name = [](const char* text) { return c10::Symbol::fromQualString(text); };
+  static const auto* known = new std::unordered_map<c10::Symbol, ExactKernel>{
+      {name("aten::_euclidean_dist"), run_euclidean_dist},
+      {name("aten::avg_pool2d"), run_mean_pool},
+      {name("aten::convolution"), run_convolution},
+      {name("aten::convolution_backward"), run_convolution_backward},
+      {name("aten::max_pool2d_with_indices"), run_max_pool},
+      {name("aten::native_batch_norm"), run_batch_norm},
+      {name("aten::upsample_nearest2d"), run_upsample},
   };
-  const auto found = known->find(op.name());
-  return found == known->end() ? nullptr : found->second;
+  const auto found = known->find(op.symbol());
+  return found == known->end() || !op.overload().empty() ? nullptr : found->second;
 }
 
 } // namespace

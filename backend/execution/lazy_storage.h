@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "backend/execution/future_contents.h"
+#include "common/recycled.h"
 #include "lowering/ir/trace.h"
 
 namespace lazyplug {
@@ -43,7 +44,7 @@ struct Discarded {
 //
 // Locking: all members are guarded by the mutex of the storage's DeviceContext,
 // through which every change goes.
-class LazyStorageImpl final : public c10::StorageImpl {
+class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStorageImpl> {
  public:
   enum class State : uint8_t {
     kUnallocated, // never written: no memory and no value

@@ -59,6 +59,12 @@ class PredictedCall {
   bool add(c10::MemoryFormat value) {
     return add(static_cast<int64_t>(value));
   }
+  bool add(c10::Layout value) {
+    return add(static_cast<int64_t>(value));
+  }
+  bool add(c10::Device value) {
+    return add(c10::IValue(value));
+  }
   bool add(const c10::SymInt& value) {
     const auto number = value.maybe_as_int();
     return number && add(*number);

@@ -9,6 +9,22 @@
 namespace lazyplug {
 namespace {
 
+const char* find_obstacle(const c10::TensorImpl& tensor) {
+  if (const char* kind = non_strided_kind(tensor)) {
+    return kind;
+  }
+  if (tensor.has_symbolic_sizes_strides() || tensor.key_set().has(c10::DispatchKey::Python)) {
+    return "a tensor subclass or symbolic sizes";
+  }
+  if (tensor.is_cpu()) {
+    return tensor.is_conj() || tensor.is_neg() ? "a CPU tensor with lazy bits" : nullptr;
+  }
+  if (!LazyStorageImpl::of(&tensor)) {
+    return "a tensor of another device, or without a storage";
+  }
+  return nullptr;
+}
+
 class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
@@ -122,22 +138,6 @@ class CallReader {
     call_.tensors.emplace_back(tensor, storage, written, out);
     call_.any_written |= written;
     call_.num_elements += tensor.numel();
-  }
-
-  static const char* find_obstacle(const c10::TensorImpl& tensor) {
-    if (const char* kind = non_strided_kind(tensor)) {
-      return kind;
-    }
-    if (tensor.has_symbolic_sizes_strides() || tensor.key_set().has(c10::DispatchKey::Python)) {
-      return "a tensor subclass or symbolic sizes";
-    }
-    if (tensor.is_cpu()) {
-      return tensor.is_conj() || tensor.is_neg() ? "a CPU tensor with lazy bits" : nullptr;
-    }
-    if (!LazyStorageImpl::of(&tensor)) {
-      return "a tensor of another device, or without a storage";
-    }
-    return nullptr;
   }
 
   void read_device_index(c10::Device device) {
@@ -314,6 +314,60 @@ class CallReader {
   bool foreign_written_ = false;
 };
 
+// What device_of_plain_call() asks of arguments.
+class PlainArguments {
+ public:
+  bool add(const ArgInfo& arg, const c10::IValue& value) {
+    switch (arg.kind) {
+      case ArgKind::kTensor:
+        return !arg.out && add_tensor(value);
+      case ArgKind::kTensorList:
+        return !arg.out && value.isTensorList() && add_tensors(value.toListRef());
+      case ArgKind::kScalar:
+        return is_number(value);
+      case ArgKind::kConstant:
+        return is_number(value) || value.isString() || value.isIntList();
+      case ArgKind::kDevice:
+      case ArgKind::kGenerator:
+        return false;
+    }
+    return false;
+  }
+  int device() const {
+    return device_;
+  }
+
+ private:
+  static bool is_number(const c10::IValue& value) {
+    return value.isNone() || value.isInt() || value.isDouble() || value.isBool();
+  }
+  bool add_tensors(c10::ArrayRef<c10::IValue> tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [&](const c10::IValue& tensor) { return add_tensor(tensor); });
+  }
+  // A number may be a CPU tensor.
+  bool add_tensor(const c10::IValue& value) {
+    if (value.isNone()) {
+      return true;
+    }
+    const auto* tensor = value.isTensor() ? value.unsafeToTensorImpl() : nullptr;
+    if (!tensor || tensor == c10::UndefinedTensorImpl::singleton()) {
+      return tensor != nullptr;
+    }
+    if (find_obstacle(*tensor)) {
+      return false;
+    }
+    if (tensor->is_cpu()) {
+      return tensor->is_wrapped_number();
+    }
+    const int index = tensor->device().index();
+    const bool is_first = device_ < 0;
+    device_ = is_first ? index : device_;
+    return device_ == index;
+  }
+
+  int device_ = -1;
+};
+
 } // namespace
 
 void raise_two_devices(c10::Device first, c10::Device second) {
@@ -332,6 +386,19 @@ Call read_call(const OpInfo& op, const c10::Stack& stack) {
 
 Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
   return CallReader(op).read(arguments);
+}
+
+std::optional<c10::DeviceIndex> device_of_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (op.is_foreach() || op.random() || op.shape_may_depend_on_data()) {
+    return std::nullopt;
+  }
+  PlainArguments plain;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!plain.add(op.args()[i], arguments[i])) {
+      return std::nullopt;
+    }
+  }
+  return plain.device() < 0 ? std::nullopt : std::optional(static_cast<c10::DeviceIndex>(plain.device()));
 }
 
 } // namespace lazyplug

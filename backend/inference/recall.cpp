@@ -8,18 +8,18 @@
 namespace lazyplug {
 
 std::optional<Inference> recall(const Call& call) {
+  if (runs_steps_at_once()) {
+    return Inference{.run_now = kReadsOften};
+  }
+  if (is_storming() && is_in_storm(call)) {
+    return Inference{.run_now = "its program does not repeat"};
+  }
   auto found = find_signature(call.key);
   if (found && !*found) {
     return Inference(); // it cannot be recorded
   }
-  if (runs_steps_at_once()) {
-    return Inference{.run_now = "its program reads a result every few ops"};
-  }
   if (found ? goes_with_new_sizes(call) : has_varying_sizes(call)) {
     return Inference{.run_now = "its sizes vary"};
-  }
-  if (is_storming() && is_in_storm(call)) {
-    return Inference{.run_now = "its program does not repeat"};
   }
   return found ? std::optional(Inference{.signature = std::move(*found)}) : std::nullopt;
 }

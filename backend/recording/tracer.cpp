@@ -294,6 +294,11 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
   if (is_fallback_forced(op)) {
     return std::nullopt;
   }
+  if (runs_steps_at_once()) {
+    if (const auto device = device_of_plain_call(op, arguments)) {
+      return Known{Outputs(), *device, kReadsOften};
+    }
+  }
   Call call = read_arguments(op, arguments);
   if (call.crosses_devices || call.obstacle || call.device < 0) {
     return std::nullopt;
@@ -330,6 +335,9 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
     if (const auto device = lazy_device(op, *stack)) {
       move_cpu_indices(op, stack, *device);
     }
+  }
+  if (runs_steps_at_once() && device_of_plain_call(op, torch::jit::last(*stack, op.num_args()))) {
+    return run_at_once(op, stack, kReadsOften);
   }
   Call call = read_call(op, *stack);
   if (call.crosses_devices || (op.is_foreach() && (call.obstacle || call.device < 0))) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "common/config.h"
 #include "lowering/ir/geometry.h"
@@ -164,9 +165,19 @@ Index index_of_functions() {
   return has_functions() ? make_index(kFunctions, at::get_cpu_capability() == "AVX512") : Index();
 }
 
+std::unordered_set<c10::Symbol> symbols_of_functions() {
+  std::unordered_set<c10::Symbol> symbols;
+  for (const PointwiseOp& row : kFunctions) {
+    symbols.insert(c10::Symbol::fromQualString(row.base));
+  }
+  return symbols;
+}
+
 auto rows_of_function(const OpInfo& op) {
   static const auto* index = new auto(index_of_functions());
-  return index->equal_range(op.name());
+  // Calls at once ask for each op: most have none, which is quicker to see by symbol.
+  static const auto* symbols = new std::unordered_set<c10::Symbol>(symbols_of_functions());
+  return symbols->count(op.symbol()) == 0 ? std::pair(index->end(), index->end()) : index->equal_range(op.name());
 }
 
 auto rows_of_op(const OpInfo& op) {

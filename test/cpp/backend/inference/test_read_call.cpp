@@ -37,6 +37,22 @@ TEST_F(CallTest, ReadsTensorsScalarsAndDevice) {
   EXPECT_EQ(call.obstacle, nullptr);
 }
 
+TEST_F(CallTest, PlainCallsNeedNoKey) {
+  const OpInfo& add = op_info("aten::add", "Tensor");
+  const auto device = [](const OpInfo& op, const c10::Stack& stack) { return device_of_plain_call(op, stack); };
+  EXPECT_EQ(device(add, {x, y, 1}), 0);
+  EXPECT_EQ(device(op_info("aten::cat", ""), {c10::List<at::Tensor>({x, y}), 0}), 0);
+  const at::Tensor number = at::ones({}, at::kDouble);
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  EXPECT_EQ(device(add, {x, number, 1}), 0);
+  EXPECT_EQ(device(add, {number, number, 1}), std::nullopt) << "no device";
+  EXPECT_EQ(device(add, {x, at::ones({2, 3}), 1}), std::nullopt) << "an error, or a copy";
+  EXPECT_EQ(device(add, {x, at::ones({2, 3}).to_sparse(), 1}), std::nullopt);
+  EXPECT_EQ(device(op_info("aten::add", "out"), {x, y, 1, x}), std::nullopt) << "it may be resized";
+  EXPECT_EQ(device(op_info("aten::bernoulli_", "float"), {x, 0.5, c10::IValue()}), std::nullopt) << "a seed is drawn";
+  EXPECT_EQ(device(op_info("aten::index", "Tensor"), {x, c10::List<std::optional<at::Tensor>>({y})}), std::nullopt);
+}
+
 TEST_F(CallTest, ReadsOnlyTheTopOfTheStack) {
   const c10::Stack stack = {c10::IValue("something else"), x, y, 1};
   EXPECT_EQ(read_call(op_info("aten::add", "Tensor"), stack).identity, add_identity(x, y));
