@@ -54,14 +54,13 @@ class CompileStorms {
     return is_on() && config().max_unused_graphs.get() != 0;
   }
 
-  bool concerns(const Call& call) {
-    const Hash128 kind = kind_of(call);
+  bool concerns(const Hash128& kind, int64_t num_elements) {
     const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
     if (step != this_step_.number) {
       end_step(step);
     }
-    this_step_.calls = hash_combine(this_step_.calls, call.key);
+    this_step_.calls = hash_combine(hash_combine(this_step_.calls, kind.lo), static_cast<uint64_t>(num_elements));
     ++this_step_.num_calls;
     return kinds_.count(kind) != 0;
   }
@@ -182,8 +181,8 @@ bool is_storming() {
   return compile_storms().is_storming();
 }
 
-bool is_in_storm(const Call& call) {
-  return compile_storms().concerns(call);
+bool is_in_storm(const Hash128& kind, int64_t num_elements) {
+  return compile_storms().concerns(kind, num_elements);
 }
 
 void clear_storms() {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/ops/call.h"
+#include "common/hash.h"
 #include "lowering/ir/trace.h"
 
 namespace lazyplug {
@@ -25,8 +25,8 @@ void note_reused(const Hash128& graph);
 
 // Whether any call runs at once for this reason.
 bool is_storming();
-// Whether this one does, if any does.
-bool is_in_storm(const Call& call);
+// Whether a call of this kind does, if any does; of tensors with so many elements together.
+bool is_in_storm(const Hash128& kind, int64_t num_elements);
 
 // Forgets all graphs, and ends the storm.
 void clear_storms();

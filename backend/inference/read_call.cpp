@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/execution/lazy_storage.h"
+#include "backend/ops/call_kinds.h"
 #include "backend/ops/non_strided_tensors.h"
 #include "device/runtime.h"
 
@@ -314,9 +315,11 @@ class CallReader {
   bool foreign_written_ = false;
 };
 
-// What device_of_plain_call() asks of arguments.
+// What read_plain_call() asks of arguments.
 class PlainArguments {
  public:
+  explicit PlainArguments(const OpInfo& op) : kind_(op) {}
+
   bool add(const ArgInfo& arg, const c10::IValue& value) {
     switch (arg.kind) {
       case ArgKind::kTensor:
@@ -333,8 +336,9 @@ class PlainArguments {
     }
     return false;
   }
-  int device() const {
-    return device_;
+  std::optional<PlainCall> call() const {
+    return device_ < 0 ? std::nullopt
+                       : std::optional(PlainCall{static_cast<c10::DeviceIndex>(device_), kind_.hash(), num_elements_});
   }
 
  private:
@@ -346,16 +350,19 @@ class PlainArguments {
   }
   // A number may be a CPU tensor.
   bool add_tensor(const c10::IValue& value) {
-    if (value.isNone()) {
-      return true;
+    if (!value.isNone() && !value.isTensor()) {
+      return false;
     }
-    const auto* tensor = value.isTensor() ? value.unsafeToTensorImpl() : nullptr;
-    if (!tensor || tensor == c10::UndefinedTensorImpl::singleton()) {
-      return tensor != nullptr;
+    const auto* tensor = value.isNone() ? c10::UndefinedTensorImpl::singleton() : value.unsafeToTensorImpl();
+    if (tensor == c10::UndefinedTensorImpl::singleton()) {
+      kind_.add(c10::ScalarType::Undefined, 0);
+      return true;
     }
     if (find_obstacle(*tensor)) {
       return false;
     }
+    kind_.add(c10::typeMetaToScalarType(tensor->dtype()), tensor->dim());
+    num_elements_ += tensor->numel();
     if (tensor->is_cpu()) {
       return tensor->is_wrapped_number();
     }
@@ -366,6 +373,8 @@ class PlainArguments {
   }
 
   int device_ = -1;
+  KindOfCall kind_;
+  int64_t num_elements_ = 0;
 };
 
 } // namespace
@@ -388,17 +397,17 @@ Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
   return CallReader(op).read(arguments);
 }
 
-std::optional<c10::DeviceIndex> device_of_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+std::optional<PlainCall> read_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
   if (op.is_foreach() || op.random() || op.shape_may_depend_on_data()) {
     return std::nullopt;
   }
-  PlainArguments plain;
+  PlainArguments plain(op);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!plain.add(op.args()[i], arguments[i])) {
       return std::nullopt;
     }
   }
-  return plain.device() < 0 ? std::nullopt : std::optional(static_cast<c10::DeviceIndex>(plain.device()));
+  return plain.call();
 }
 
 } // namespace lazyplug

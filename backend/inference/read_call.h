@@ -14,9 +14,14 @@ namespace lazyplug {
 Call read_call(const OpInfo& op, const c10::Stack& stack);
 Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
 
-// The device of a call whose arguments are plain, such that its key tells nothing that a CPU kernel would not find out
-// itself: strided lazy tensors of one device, numbers, and constants, of an op that is recorded as it is. Nothing for
-// others.
-std::optional<c10::DeviceIndex> device_of_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+// What there is to know of a call that runs at once, if its arguments are plain, such that its key tells nothing that a
+// CPU kernel would not find out itself: strided lazy tensors of one device, numbers, and constants, of an op that is
+// recorded as it is. Nothing for others.
+struct PlainCall {
+  c10::DeviceIndex device;
+  Hash128 kind;         // kind_of() the call
+  int64_t num_elements; // of all tensors together
+};
+std::optional<PlainCall> read_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
 
 } // namespace lazyplug

@@ -4,15 +4,24 @@
 #include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/caches/varying_sizes.h"
+#include "backend/ops/call_kinds.h"
 
 namespace lazyplug {
 
+bool may_run_with_program() {
+  return runs_steps_at_once() || is_storming();
+}
+
+const char* runs_with_program(const PlainCall& call) {
+  return runs_steps_at_once()                                         ? "its program reads a result every few ops"
+         : is_storming() && is_in_storm(call.kind, call.num_elements) ? "its program does not repeat"
+                                                                      : nullptr;
+}
+
 std::optional<Inference> recall(const Call& call) {
-  if (runs_steps_at_once()) {
-    return Inference{.run_now = kReadsOften};
-  }
-  if (is_storming() && is_in_storm(call)) {
-    return Inference{.run_now = "its program does not repeat"};
+  const PlainCall as_plain{static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements};
+  if (const char* reason = may_run_with_program() ? runs_with_program(as_plain) : nullptr) {
+    return Inference{.run_now = reason};
   }
   auto found = find_signature(call.key);
   if (found && !*found) {

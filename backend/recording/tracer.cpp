@@ -294,10 +294,9 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
   if (is_fallback_forced(op)) {
     return std::nullopt;
   }
-  if (runs_steps_at_once()) {
-    if (const auto device = device_of_plain_call(op, arguments)) {
-      return Known{Outputs(), *device, kReadsOften};
-    }
+  const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;
+  if (const char* reason = plain ? runs_with_program(*plain) : nullptr) {
+    return Known{Outputs(), plain->device, reason};
   }
   Call call = read_arguments(op, arguments);
   if (call.crosses_devices || call.obstacle || call.device < 0) {
@@ -336,8 +335,10 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
       move_cpu_indices(op, stack, *device);
     }
   }
-  if (runs_steps_at_once() && device_of_plain_call(op, torch::jit::last(*stack, op.num_args()))) {
-    return run_at_once(op, stack, kReadsOften);
+  const auto arguments = torch::jit::last(*stack, op.num_args());
+  const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;
+  if (const char* reason = plain ? runs_with_program(*plain) : nullptr) {
+    return run_at_once(op, stack, reason);
   }
   Call call = read_call(op, *stack);
   if (call.crosses_devices || (op.is_foreach() && (call.obstacle || call.device < 0))) {

@@ -1,5 +1,6 @@
 #include "backend/inference/read_call.h"
 
+#include "backend/ops/call_kinds.h"
 #include "backend/ops/op_registry.h"
 #include "device/generator.h"
 #include "test/cpp/backend/backend_test.h"
@@ -39,7 +40,16 @@ TEST_F(CallTest, ReadsTensorsScalarsAndDevice) {
 
 TEST_F(CallTest, PlainCallsNeedNoKey) {
   const OpInfo& add = op_info("aten::add", "Tensor");
-  const auto device = [](const OpInfo& op, const c10::Stack& stack) { return device_of_plain_call(op, stack); };
+  const auto device = [](const OpInfo& op, const c10::Stack& stack) -> std::optional<int> {
+    const auto plain = read_plain_call(op, stack);
+    if (plain) {
+      const Call call = read_call(op, stack);
+      EXPECT_EQ(plain->kind, kind_of(call));
+      EXPECT_EQ(plain->num_elements, call.num_elements);
+      return plain->device;
+    }
+    return std::nullopt;
+  };
   EXPECT_EQ(device(add, {x, y, 1}), 0);
   EXPECT_EQ(device(op_info("aten::cat", ""), {c10::List<at::Tensor>({x, y}), 0}), 0);
   const at::Tensor number = at::ones({}, at::kDouble);
