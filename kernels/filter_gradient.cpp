@@ -42,8 +42,11 @@ int64_t result_floats(const FilterGradientPlan& plan) {
 
 bool is_quicker_here(const FilterGradient& gradient) {
   const Convolution& convolution = gradient.convolution;
-  return loops<float>().sum_up_filters && is_good(convolution) && gradient.num_parts > 0 &&
-         gradient.num_parts <= convolution.num_images && FilterGradientPlan(gradient).block_floats() <= kMostFloats;
+  constexpr double kMostOfSingle = 0x1p20; // of filters of one element oneDNN computes more as quickly
+  return loops<float>().sum_up_filters && is_good(convolution) &&
+         (convolution.filter_size() > 1 || convolution.num_multiplications() <= kMostOfSingle) &&
+         gradient.num_parts > 0 && gradient.num_parts <= convolution.num_images &&
+         FilterGradientPlan(gradient).block_floats() <= kMostFloats;
 }
 
 int64_t floats_to_compute(const FilterGradient& gradient) {
