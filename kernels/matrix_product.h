@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/gemm.h"
 #include "kernels/vector.h"
@@ -148,32 +149,78 @@ inline void pack_rows(int64_t inner, int64_t columns, const float* b, int64_t ro
 
 // ---- blocks ----
 
-// Rows of one panel of the result, tile by tile, all about as high.
+// Rows of a, in tiles that are all about as high.
+struct TiledRows {
+  const float* data;
+  int64_t rows;
+  int64_t step; // from a row to the next one, if rows lie one after the other, or else from a column to the next one
+  int64_t tile_row; // from a tile's rows to those of the next one, for each row
+
+  int64_t num_tiles() const {
+    return (rows + kTileRows - 1) / kTileRows;
+  }
+  int64_t tile_begin(int64_t tile) const {
+    return rows * tile / num_tiles();
+  }
+};
+
+// Rows that lie so many bytes apart share one set of the L1 cache, which holds fewer lines than a tile has rows.
+constexpr int64_t kFloatsOfWay = 1024;
+// For fewer columns, to pack a takes longer than what it saves.
+constexpr int64_t kLeastColumnsToPack = 4 * kPanelColumns;
+
+// The tiles' rows, column by column.
+inline TiledRows pack_tiles(const TiledRows& a, int64_t inner) {
+  static thread_local std::vector<float> packed;
+  packed.resize(kRowsAtOnce * kMaxInnerBlock);
+  for (int64_t tile = 0; tile < a.num_tiles(); ++tile) {
+    const int64_t first = a.tile_begin(tile);
+    const int64_t rows = a.tile_begin(tile + 1) - first;
+    float* to = packed.data() + first * inner;
+    for (int64_t k = 0; k < inner; k += 16) {
+      Floats columns[16];
+      const int64_t n = std::min<int64_t>(inner - k, 16);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        columns[i] = i < rows ? load_part<Floats>(a.data + (first + i) * a.step + k, n) : Floats{};
+      }
+      transpose(columns);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        if (i < n) {
+          store_part(columns[i], to + (k + i) * rows, rows);
+        }
+      }
+    }
+  }
+  return {packed.data(), a.rows, /*step=*/0, /*tile_row=*/inner};
+}
+
+// Rows of one panel of the result, tile by tile. A step of 0: columns of a tile lie one after the other.
 template <bool kByRows>
-void run_panel(
-    const Gemm& gemm,
-    const GemmBlock& block,
-    int64_t inner,
-    int64_t place,
-    const float* panel,
-    TileResult tile) {
+void run_panel(const TiledRows& a, int64_t inner, const float* panel, TileResult tile) {
   constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-  const int64_t rows = block.end_row - block.first_row;
-  const int64_t num_tiles = (rows + kTileRows - 1) / kTileRows;
-  const float* a = gemm.a.data + block.first_row * gemm.a.row_stride + place * gemm.a.column_stride;
-  for (int64_t i = 0, first = 0; i < num_tiles; ++i) {
-    const int64_t end = rows * (i + 1) / num_tiles;
-    find_tile<kByRows>(end - first, kRows)(inner, a, kByRows ? gemm.a.row_stride : gemm.a.column_stride, panel, tile);
-    a += (end - first) * gemm.a.row_stride;
-    tile.start += tile.start ? (end - first) * tile.start_row : 0;
-    tile.result += (end - first) * tile.result_row;
-    first = end;
+  for (int64_t i = 0; i < a.num_tiles(); ++i) {
+    const int64_t first = a.tile_begin(i);
+    const int64_t rows = a.tile_begin(i + 1) - first;
+    find_tile<kByRows>(rows, kRows)(inner, a.data + first * a.tile_row, a.step == 0 ? rows : a.step, panel, tile);
+    tile.start += tile.start ? rows * tile.start_row : 0;
+    tile.result += rows * tile.result_row;
   }
 }
 
 inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t place, int64_t inner) {
   alignas(64) float panel[kPanelElements];
   const bool is_first = place == 0;
+  const bool has_rows = gemm.a.column_stride == 1;
+  TiledRows a{
+      gemm.a.data + block.first_row * gemm.a.row_stride + place * gemm.a.column_stride,
+      block.end_row - block.first_row,
+      has_rows ? gemm.a.row_stride : gemm.a.column_stride,
+      gemm.a.row_stride};
+  const bool is_packed =
+      has_rows && gemm.a.row_stride % kFloatsOfWay == 0 && block.end_column - block.first_column >= kLeastColumnsToPack;
+  a = is_packed ? pack_tiles(a, inner) : a;
   for (int64_t column = block.first_column; column < block.end_column; column += kPanelColumns) {
     const int64_t columns = std::min(kPanelColumns, block.end_column - column);
     const float* b = gemm.b.data + place * gemm.b.row_stride + column * gemm.b.column_stride;
@@ -183,8 +230,7 @@ inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t pl
     const float* start = gemm.start ? gemm.start + block.first_row * gemm.start_row + column : nullptr;
     const TileResult tile = is_first ? TileResult{start, gemm.start_row, result, gemm.result_row, columns}
                                      : TileResult{result, gemm.result_row, result, gemm.result_row, columns};
-    gemm.a.column_stride == 1 ? run_panel<true>(gemm, block, inner, place, panel, tile)
-                              : run_panel<false>(gemm, block, inner, place, panel, tile);
+    has_rows && !is_packed ? run_panel<true>(a, inner, panel, tile) : run_panel<false>(a, inner, panel, tile);
   }
 }
 

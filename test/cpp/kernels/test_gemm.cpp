@@ -82,6 +82,23 @@ TEST_F(GemmTest, HasTheBitsOfBlas) {
   }
 }
 
+// They would share one set of the L1 cache, and are copied.
+TEST_F(GemmTest, RowsMayLieAMultipleOfAPageApart) {
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    for (const auto& [rows, columns, inner] :
+         {std::tuple{12 * 5 + 1, 300, 1024}, {16, 129, 2048}, {500, 256, 1024}, {30, 260, 200}, {30, 64, 1024}}) {
+      const at::Tensor a = at::randn({rows, (inner + 1023) / 1024 * 1024}).narrow(1, 0, inner);
+      const at::Tensor b = at::randn({inner, columns});
+      const at::Tensor result = at::full({rows, columns}, NAN);
+      const auto product = Product::plan(at::kFloat, matrix_of(a), matrix_of(b), matrix_of(result));
+      ASSERT_TRUE(product && product->uses_gemm());
+      product->run(1, a.const_data_ptr(), b.const_data_ptr(), 0, result.data_ptr());
+      EXPECT_TRUE(same_bits(result, at::mm(a, b))) << rows << " x " << columns << ", " << inner;
+    }
+  }
+}
+
 TEST_F(GemmTest, HasTheBitsOfBlasForRandomSizes) {
   std::mt19937 generator(1);
   const auto draw = [&](int64_t least, int64_t most) {
