@@ -1,7 +1,9 @@
 #include "lowering/distance_kernel.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/sqrt.h>
 
 #include <algorithm>
@@ -63,6 +65,10 @@ void extend(const at::Tensor& points, const at::Tensor& norms, T scale, bool is_
 
 template <typename T>
 void raise_to_zero(at::Tensor& tensor) {
+  if (tensor.numel() >= at::internal::GRAIN_SIZE) { // for several threads
+    at::clamp_min_(tensor, 0);
+    return;
+  }
   T* data = tensor.mutable_data_ptr<T>();
   std::transform(data, data + tensor.numel(), data, [](T x) { return x < 0 ? 0 : x; }); // NaN and -0 stay
 }

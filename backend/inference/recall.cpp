@@ -19,9 +19,11 @@ const char* runs_with_program(const PlainCall& call) {
 }
 
 std::optional<Inference> recall(const Call& call) {
-  const PlainCall as_plain{static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements};
-  if (const char* reason = may_run_with_program() ? runs_with_program(as_plain) : nullptr) {
-    return Inference{.run_now = reason};
+  if (may_run_with_program()) {
+    const PlainCall as_plain{static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements};
+    if (const char* reason = runs_with_program(as_plain)) {
+      return Inference{.run_now = reason};
+    }
   }
   auto found = find_signature(call.key);
   if (found && !*found) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "kernels/gemm.h"
 #include "lowering/exact_kernels.h"
 #include "lowering/plain_tensors.h"
 #include "test/cpp/lowering/node_test.h"
@@ -37,6 +38,11 @@ TEST(DistanceKernelTest, HasTheBitsOfPyTorch) {
       }
     }
   }
+}
+
+// Of more distances than one thread computes: where products of that size are ours.
+TEST(DistanceKernelTest, SoHaveManyDistances) {
+  EXPECT_EQ(is_distance_here(at::randn({220, 64}), at::randn({200, 64})), kernels::has_gemm(220, 200, 66));
 }
 
 TEST(DistanceKernelTest, SoHaveSpecialNumbers) {
