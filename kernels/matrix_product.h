@@ -114,24 +114,37 @@ template <int kDistance, int... kLanes>
   swap_blocks<1>(rows, kLanes);
 }
 
+// The `inner` elements of up to 16 rows, which lie `row` apart, element by element, `step` apart: `lanes` of them, of
+// which those without a row are 0.
+[[gnu::always_inline]] inline void pack_transposed(
+    int64_t inner,
+    int64_t num_rows,
+    const float* from,
+    int64_t row,
+    int64_t lanes,
+    float* to,
+    int64_t step) {
+  for (int64_t k = 0; k < inner; k += 16) {
+    Floats rows[16];
+    const int64_t n = std::min<int64_t>(inner - k, 16);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      rows[i] = i < num_rows ? load_part<Floats>(from + i * row + k, n) : Floats{};
+    }
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      if (i < n) {
+        store_part(rows[i], to + (k + i) * step, lanes);
+      }
+    }
+  }
+}
+
 // `columns` of b, which lie one after the other, each by `column` from the one before.
 inline void pack_columns(int64_t inner, int64_t columns, const float* b, int64_t column, float* panel) {
   for (int64_t first = 0; first < kPanelColumns; first += 16) {
-    for (int64_t k = 0; k < inner; k += 16) {
-      Floats rows[16];
-      const int64_t n = std::min<int64_t>(inner - k, 16);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        rows[i] = first + i < columns ? load_part<Floats>(b + (first + i) * column + k, n) : Floats{};
-      }
-      transpose(rows);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        if (i < n) {
-          store(rows[i], panel + (k + i) * kPanelColumns + first);
-        }
-      }
-    }
+    pack_transposed(inner, columns - first, b + first * column, column, /*lanes=*/16, panel + first, kPanelColumns);
   }
 }
 
@@ -176,22 +189,7 @@ inline TiledRows pack_tiles(const TiledRows& a, int64_t inner) {
   for (int64_t tile = 0; tile < a.num_tiles(); ++tile) {
     const int64_t first = a.tile_begin(tile);
     const int64_t rows = a.tile_begin(tile + 1) - first;
-    float* to = packed.data() + first * inner;
-    for (int64_t k = 0; k < inner; k += 16) {
-      Floats columns[16];
-      const int64_t n = std::min<int64_t>(inner - k, 16);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        columns[i] = i < rows ? load_part<Floats>(a.data + (first + i) * a.step + k, n) : Floats{};
-      }
-      transpose(columns);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        if (i < n) {
-          store_part(columns[i], to + (k + i) * rows, rows);
-        }
-      }
-    }
+    pack_transposed(inner, rows, a.data + first * a.step, a.step, rows, packed.data() + first * inner, rows);
   }
   return {packed.data(), a.rows, /*step=*/0, /*tile_row=*/inner};
 }

@@ -20,7 +20,7 @@ at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype) {
   return at::detail::empty_cpu(sizes, dtype);
 }
 
-// Points, one in each row. Those in the device's memory are plain; others may be in any.
+// One in each row.
 bool are_points(const c10::IValue& argument, c10::ScalarType dtype) {
   if (!is_there(argument)) {
     return false;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/ir/geometry.h"
 
 namespace lazyplug {
 
@@ -21,13 +22,7 @@ inline bool is_contiguous_float(const c10::IValue& argument) {
 
 // The strides of dimensions of one element are those of a new tensor, too: PyTorch's kernels lay out results by them.
 inline bool has_strides_of_new(const at::Tensor& tensor) {
-  int64_t expected = 1;
-  for (int64_t dim = tensor.dim(); dim-- > 0; expected *= tensor.size(dim)) {
-    if (tensor.stride(dim) != expected) {
-      return false;
-    }
-  }
-  return true;
+  return Geometry::of(*tensor.unsafeGetTensorImpl()).is_contiguous();
 }
 
 // Of contiguous tensors: the same sizes, strides and bits.
