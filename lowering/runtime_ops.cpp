@@ -5,7 +5,9 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <cstring>
 
+#include "common/config.h"
 #include "common/metrics.h"
 
 namespace lazyplug {
@@ -86,7 +88,12 @@ at::Tensor own(at::Tensor base, const Geometry& layout) {
 }
 
 at::Tensor empty(const Geometry& layout) {
-  return at::empty_strided(layout.sizes, layout.strides, layout.dtype);
+  at::Tensor memory = at::empty_strided(layout.sizes, layout.strides, layout.dtype);
+  // A graph may return it written in part: both runs that are compared must have the same rest.
+  if (config().verify_torchscript.get() && memory.storage().nbytes() != 0) {
+    std::memset(memory.storage().mutable_data(), 0, memory.storage().nbytes());
+  }
+  return memory;
 }
 
 at::Generator seeded_generator(int64_t seed) {

@@ -33,7 +33,7 @@ bool is_uninitialized(const torch::jit::Value& value) {
   static const auto lstm = c10::Symbol::fromQualString("aten::mkldnn_rnn_layer"); // its last result is a workspace
   static const auto ctc = c10::Symbol::fromQualString("aten::_ctc_loss");         // its second one is a table
   const auto kind = value.node()->kind();
-  return kind == runtime_ops().empty || (kind == lstm && value.offset() == 3) || (kind == ctc && value.offset() == 1);
+  return (kind == lstm && value.offset() == 3) || (kind == ctc && value.offset() == 1);
 }
 
 } // namespace
