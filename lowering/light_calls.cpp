@@ -15,29 +15,6 @@ namespace {
 
 constexpr float kHeavy = std::numeric_limits<float>::infinity();
 
-// Parts of names. What libraries compute with threads of their own choice, or what sums up in as many parts as there
-// are threads: found by comparing the bits that one and two threads give for small tensors. And layer_norm, whose loop
-// has no grain: two threads gain at any size.
-constexpr std::array kDependent = {
-    "conv",
-    "batch_norm",
-    "layer_norm",
-    "linalg",
-    "svd",
-    "cholesky",
-    "::lu_",
-    "_lu_with_info",
-    "::qr",
-    "geqrf",
-    "orgqr",
-    "ormqr",
-    "solve",
-    "inverse",
-    "lstm",
-    "gru",
-    "rnn",
-    "mkldnn"};
-
 // What takes more than a few operations for each element: how many times as long as the multiplications of a product of
 // such tensors. Measured: two threads pay for a transform of 4,096 elements.
 struct Laborious {
@@ -45,24 +22,73 @@ struct Laborious {
   double times;
 };
 constexpr std::array<Laborious, 7> kLaborious = {
-    {{"attention", 1}, {"fft", 96}, {"cdist", 1}, {"pdist", 1}, {"bilinear", 1}, {"histogram", 1}, {"ctc", 1}}};
+    {{"attention", 4}, {"fft", 384}, {"cdist", 4}, {"pdist", 4}, {"bilinear", 4}, {"histogram", 4}, {"ctc", 4}}};
 
 bool has_part(std::string_view name, const char* part) {
   return name.find(part) != std::string_view::npos;
 }
 
-bool is_dependent(std::string_view name) {
-  return std::any_of(kDependent.begin(), kDependent.end(), [&](const char* part) { return has_part(name, part); });
+// PyTorch's loops do not divide fewer.
+constexpr double kGrain = at::internal::GRAIN_SIZE;
+// In all lists of a call; a loop goes through one tensor, or one list.
+constexpr double kGrainOfLists = 8 * kGrain;
+
+double num_elements(c10::IntArrayRef sizes) {
+  return static_cast<double>(c10::multiply_integers(sizes));
 }
 
-// Infinite if one of the tensors is no small one.
-float multiplications(c10::IntArrayRef first, c10::IntArrayRef second) {
-  const auto num_elements = [](c10::IntArrayRef sizes) { return static_cast<double>(c10::multiply_integers(sizes)); };
+// Of a product over the last dimension of the first.
+double multiplications(c10::IntArrayRef first, c10::IntArrayRef second) {
   const double terms = first.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, first.back()));
   const double batches = second.size() > 2 ? static_cast<double>(std::max<int64_t>(1, second.front())) : 1;
-  const double total = num_elements(first) * num_elements(second) / (terms * batches);
+  return num_elements(first) * num_elements(second) / (terms * batches);
+}
+
+float product_work(c10::IntArrayRef first, c10::IntArrayRef second) {
+  const double total = multiplications(first, second);
+  const double terms = first.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, first.back()));
   const double largest = std::max({num_elements(first), num_elements(second), total / terms});
-  return largest < static_cast<double>(at::internal::GRAIN_SIZE) ? static_cast<float>(total) : kHeavy;
+  return largest <= kGrain ? static_cast<float>(total) : kHeavy;
+}
+
+// Of images, or of the gradient of a result, and filters, as if the stride were 1. Measured: two threads pay for twice
+// as many multiplications as a product has.
+float convolution_work(c10::IntArrayRef images, c10::IntArrayRef filters, bool is_backward) {
+  if (images.size() < 2 || filters.empty() || images[1] <= 0 || filters[0] <= 0) {
+    return kHeavy;
+  }
+  const auto channels = static_cast<double>(is_backward ? filters[0] : images[1]);
+  return static_cast<float>(num_elements(images) * num_elements(filters) / channels / 2);
+}
+
+// Of square ones. Measured: two threads do not pay for 64 x 64.
+float matrices_work(double num_elements) {
+  return static_cast<float>(4 * std::pow(num_elements, 1.5));
+}
+
+// Of a call that does not divide loops only: sizes_of(i) are those of its ith argument, which is a tensor among the
+// first ones.
+template <typename SizesOf>
+float dependent_work(const OpInfo& op, size_t num_tensors, const SizesOf& sizes_of) {
+  switch (op.thread_use()) {
+    case ThreadUse::kProduct:
+      return product_work(sizes_of(op.first_factor()), sizes_of(op.first_factor() + 1));
+    case ThreadUse::kConvolution: {
+      const bool is_backward = op.base_name() == "aten::convolution_backward";
+      return convolution_work(sizes_of(0), sizes_of(is_backward ? 2 : 1), is_backward);
+    }
+    case ThreadUse::kMatrices: {
+      double largest = 0;
+      for (size_t i = 0; i < num_tensors; ++i) {
+        largest = std::max(largest, num_elements(sizes_of(i)));
+      }
+      return matrices_work(largest);
+    }
+    case ThreadUse::kNorm:
+      return num_tensors != 0 && num_elements(sizes_of(0)) <= kGrain ? 0 : kHeavy;
+    default:
+      return kHeavy;
+  }
 }
 
 } // namespace
@@ -82,13 +108,13 @@ double ThreeLargest::multiplications() const {
 float light_work(const Signature& signature) {
   const OpInfo& op = *signature.op;
   const bool is_update = op.name() == kTileUpdate;
-  if ((!op.is_aten() && !is_update) || is_dependent(op.name())) {
+  if (!op.is_aten() && !is_update) {
     return kHeavy;
   }
-  if (op.first_factor() >= 0) {
-    return multiplications(
-        signature.operands[op.first_factor()].sizes,
-        signature.operands[op.first_factor() + 1].sizes);
+  if (op.thread_use() != ThreadUse::kLoops) {
+    return dependent_work(op, signature.operands.size(), [&](size_t i) -> c10::IntArrayRef {
+      return signature.operands[i].sizes;
+    });
   }
   ThreeLargest largest;
   double total = 0;
@@ -98,8 +124,8 @@ float light_work(const Signature& signature) {
       total += static_cast<double>(layout.numel());
     }
   }
-  const double at_once = op.is_foreach() || is_update ? total : largest.largest(); // what one loop goes through
-  if (at_once >= static_cast<double>(at::internal::GRAIN_SIZE)) {
+  const bool has_lists = op.is_foreach() || is_update;
+  if (largest.largest() > kGrain || (has_lists && total > kGrainOfLists)) {
     return kHeavy;
   }
   const auto* row = std::find_if(kLaborious.begin(), kLaborious.end(), [&](const Laborious& each) {
@@ -108,22 +134,25 @@ float light_work(const Signature& signature) {
   return row == kLaborious.end() ? 0 : static_cast<float>(row->times * largest.multiplications());
 }
 
-std::optional<float> product_work(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
-  if (op.first_factor() < 0) {
+std::optional<float> work_at_once(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (!op.is_aten() || op.thread_use() == ThreadUse::kLoops) {
     return std::nullopt;
   }
-  const at::Tensor& first = arguments[op.first_factor()].toTensor();
-  const at::Tensor& second = arguments[op.first_factor() + 1].toTensor();
-  return multiplications(first.sizes(), second.sizes());
+  const auto is_tensor = [](const c10::IValue& argument) { return argument.isTensor(); };
+  const auto end = std::find_if_not(arguments.begin(), arguments.end(), is_tensor);
+  return dependent_work(op, end - arguments.begin(), [&](size_t i) -> c10::IntArrayRef {
+    const at::Tensor& tensor = arguments[i].toTensor();
+    return tensor.defined() ? tensor.sizes() : c10::IntArrayRef();
+  });
 }
 
 float light_limit(int num_threads) {
-  constexpr float kTwoThreads = 1 << 18; // measured: from twice as much on two threads are faster
+  constexpr float kTwoThreads = 1 << 20; // measured
   return kTwoThreads * 2 / static_cast<float>(std::max(2, num_threads));
 }
 
 ThreadsOfCall::ThreadsOfCall(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
-  const auto work = product_work(op, arguments);
+  const auto work = work_at_once(op, arguments);
   if (work && *work <= light_limit(at::get_num_threads())) {
     threads_.emplace().use(1);
   }

@@ -33,13 +33,12 @@ class ThreeLargest {
 // threads, so neither do its results, in a graph or at once.
 
 // How much there is to do, in multiplications, for calls whose tensors are small;
-// infinite for others, and for calls whose results depend on the number of
-// threads, or that may use threads of their own.
+// infinite for others, and for calls that may use threads of their own.
 float light_work(const Signature& signature);
 
-// The same for a call whose result is not known yet, if it is a product: other
-// light calls compute the same however many threads there are. Nothing for these.
-std::optional<float> product_work(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+// The same of a call that runs at once, whose results are not known yet, if its bits depend on the number of threads
+// (ThreadUse). Nothing for others: these compute the same with any number, if they are light.
+std::optional<float> work_at_once(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
 
 // Up to which work a call is light.
 float light_limit(int num_threads);

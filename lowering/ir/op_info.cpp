@@ -105,6 +105,7 @@ OpInfo::OpInfo(c10::OperatorHandle handle, const OpTraits& traits)
   shape_may_depend_on_data_ = handle_.hasTag(at::Tag::dynamic_output_shape);
   random_ = handle_.hasTag(at::Tag::nondeterministic_seeded);
   first_factor_ = find_first_factor();
+  thread_use_ = find_thread_use();
   read_arguments(traits);
   read_returns();
   judge_traceability(traits);
@@ -121,6 +122,42 @@ int OpInfo::find_first_factor() const {
     return 0;
   }
   return std::any_of(kSumsWithProducts.begin(), kSumsWithProducts.end(), is_name) ? 1 : -1;
+}
+
+// By names, or parts of them: found by comparing the bits that one and two threads give for small tensors.
+ThreadUse OpInfo::find_thread_use() const {
+  static constexpr std::array kMatrices = {
+      "linalg",
+      "svd",
+      "cholesky",
+      "::lu_",
+      "_lu_with_info",
+      "::qr",
+      "geqrf",
+      "orgqr",
+      "ormqr",
+      "solve",
+      "inverse"};
+  static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
+  static constexpr std::array kLibraries = {"conv", "lstm", "gru", "rnn", "mkldnn"};
+  const auto has_one = [&](const auto& parts) {
+    return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
+      return name_.find(part) != std::string::npos;
+    });
+  };
+  if (first_factor_ >= 0) {
+    return ThreadUse::kProduct;
+  }
+  if (base_name_ == "aten::convolution" || base_name_ == "aten::convolution_backward") {
+    return ThreadUse::kConvolution;
+  }
+  if (base_name_ == "aten::linalg_vector_norm") {
+    return ThreadUse::kLoops;
+  }
+  return has_one(kLibraries)  ? ThreadUse::kOwn
+         : has_one(kMatrices) ? ThreadUse::kMatrices
+         : has_one(kNorms)    ? ThreadUse::kNorm
+                              : ThreadUse::kLoops;
 }
 
 c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {

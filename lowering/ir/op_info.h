@@ -74,6 +74,17 @@ struct OpTraits {
   bool operator==(const OpTraits& other) const = default;
 };
 
+// What an op's kernels do with several threads.
+enum class ThreadUse : uint8_t {
+  kLoops, // divide long loops, so that small tensors have the same bits with any number of threads
+  // The bits depend on the number of threads, also of small ones.
+  kProduct,     // of matrices; see OpInfo::first_factor()
+  kConvolution, // of the first argument and the second, or a gradient of that
+  kMatrices,    // decompose matrices, or solve equations
+  kNorm,        // of the first argument's rows or channels
+  kOwn,         // what a library chooses
+};
+
 // An operator as the tracer and the lowering see it. Alive as long as the process:
 // refer to it by pointer. An op that is registered anew, perhaps with another
 // schema, is another one.
@@ -130,6 +141,9 @@ class OpInfo {
   // library chooses; or -1. The other is the next one.
   int first_factor() const {
     return first_factor_;
+  }
+  ThreadUse thread_use() const {
+    return thread_use_;
   }
   FusionClass fusion() const {
     return fusion_;
@@ -208,6 +222,7 @@ class OpInfo {
   void judge_traceability(const OpTraits& traits);
   int argument_index(const std::string& name) const;
   int find_first_factor() const;
+  ThreadUse find_thread_use() const;
 
   c10::OperatorHandle handle_;
   std::string name_;
@@ -224,6 +239,7 @@ class OpInfo {
   bool is_aten_ = false;
   bool is_foreach_ = false;
   int first_factor_ = -1;
+  ThreadUse thread_use_ = ThreadUse::kLoops;
   FusionClass fusion_ = FusionClass::kNone;
   bool writes_ = false;
   bool random_ = false;
