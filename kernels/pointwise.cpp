@@ -64,9 +64,7 @@ class Part {
         numbers_(numbers),
         assembly_(assembly),
         row_length_(program.has_rows() ? space.row_length() : 0),
-        tile_size_(row_length_ != 0 ? Tile<T>::rows_wanted(program, row_length_) * row_length_ : Tile<T>::kMaxSize),
-        tile_(program, tile_size_, row_length_) {
-    TORCH_INTERNAL_ASSERT(row_length_ <= tile_.size);
+        tile_(needs(), Tile<T>::kMaxSize, row_length_) {
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
     }
@@ -89,6 +87,21 @@ class Part {
   }
 
  private:
+  SlotNeeds needs() const {
+    SlotNeeds needs{};
+    for (size_t i = 0; i < space_.num_inputs(); ++i) {
+      const bool is_elsewhere = is_computed_in_place(i) && space_.input(i).kind == Kind::kLinear;
+      needs[i] = is_elsewhere ? SlotNeed::kNothing : SlotNeed::kAll;
+    }
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.out >= program_.num_memory || !is_computed_in_place(instruction.out)) {
+        needs[instruction.out] =
+            std::max(needs[instruction.out], instruction.makes_one() ? SlotNeed::kOnePerRow : SlotNeed::kAll);
+      }
+    }
+    return needs;
+  }
+
   // Whether all is read and written where it is.
   bool is_all_in_place() const {
     for (size_t slot = 0; slot < program_.num_memory; ++slot) {
@@ -107,7 +120,7 @@ class Part {
       return kMostAtOnce / unit * unit;
     }
     if (row_length_ != 0) {
-      return std::min(tile_size_, tile_.size / row_length_ * row_length_);
+      return tile_.size;
     }
     const int64_t row = space_.shortest_run();
     return row < kLongRow ? tile_.size : std::min(tile_.size, row - first % row);
@@ -205,7 +218,6 @@ class Part {
   const double* const numbers_;
   const Assembly* const assembly_;
   const int64_t row_length_;                // 0: there are no rows
-  const int64_t tile_size_;                 // as wanted
   std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
   bool is_direct_ = false;                  // one instruction, which has nothing to keep in the L1 cache
   Tile<T> tile_;

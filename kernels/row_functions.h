@@ -1,6 +1,9 @@
 // Functions of rows. Compiled within each target's namespace, as kernels/vector.h is. The output may be an input.
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "kernels/norm_gradient.h"
 #include "kernels/vector_math.h"
 
@@ -24,6 +27,16 @@ struct Partials {
     }
   }
 };
+
+// Of as many rows.
+template <int kRows, typename V, int... kEach>
+std::array<Partials<V>, kRows> filled(Element<V> start, std::integer_sequence<int, kEach...> /*rows*/) {
+  return {((void)kEach, Partials<V>(start))...};
+}
+template <int kRows, typename V>
+std::array<Partials<V>, kRows> filled(Element<V> start) {
+  return filled<kRows, V>(start, std::make_integer_sequence<int, kRows>());
+}
 
 // A vector of a row, or the few elements at its end.
 template <typename V>
@@ -112,17 +125,47 @@ template <typename V>
   return fold(partials, [](V a, V b) { return a + b; });
 }
 
+// How many rows are gone through at once: what is made of one waits for itself, and not for the others.
+template <typename V>
+constexpr int kRowsTogether = kNumColumns<V> < 8 ? 8 / kNumColumns<V> : 1;
+
+// Calls visit(std::integral_constant<int, rows>, first) for all rows in order, most of them so many at once.
+template <typename V, typename Visit>
+[[gnu::always_inline]] inline void visit_rows(int64_t num_rows, const Visit& visit) {
+  constexpr int kMost = kRowsTogether<V>;
+  int64_t row = 0;
+  for (; row + kMost <= num_rows; row += kMost) {
+    visit(std::integral_constant<int, kMost>(), row);
+  }
+  for (; row < num_rows; ++row) {
+    visit(std::integral_constant<int, 1>(), row);
+  }
+}
+
 constexpr float kLowest = -kInfinity;
 
-// NaN may be passed over.
-template <typename T, typename V = VectorOf<T>>
-V largest_of(int64_t n, const T* a) {
-  Partials<V> largest(kLowest);
+// Of each of kRows rows, one after the other. NaN may be passed over.
+template <int kRows, typename T, typename V>
+[[gnu::always_inline]] inline void find_largest_of(int64_t n, const T* a, V (&result)[kRows]) {
+  std::array<Partials<V>, kRows> largest = filled<kRows, V>(kLowest);
   const V rest = broadcast<V>(kLowest);
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    largest.of[column] = at_least(access.load(a + i, rest), largest.of[column]);
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      V& of = largest[row].of[column];
+      of = at_least(access.load(a + row * n + i, rest), of);
+    }
   });
-  return fold(largest, [](V x, V y) { return at_least(x, y); });
+  for (int row = 0; row < kRows; ++row) {
+    result[row] = fold(largest[row], [](V x, V y) { return at_least(x, y); });
+  }
+}
+
+template <typename T, typename V = VectorOf<T>>
+V largest_of(int64_t n, const T* a) {
+  V result[1];
+  find_largest_of(n, a, result);
+  return result[0];
 }
 
 // x / divisor, nearly always rounded correctly, in less time.
@@ -136,23 +179,30 @@ V divide(V x, V divisor, [[maybe_unused]] V inverse) {
 #endif
 }
 
-// What is beyond the row, -inf, adds nothing. If the largest is infinite, or some are NaN, all become NaN.
-template <typename T>
-void softmax(int64_t n, T* out, const T* a) {
+// Of kRows rows. What is beyond a row, -inf, adds nothing. If the largest is infinite, or some are NaN, all become NaN.
+template <int kRows, typename T>
+[[gnu::always_inline]] inline void softmax(int64_t n, T* out, const T* a) {
   using V = VectorOf<T>;
-  const V largest = largest_of(n, a);
   const V rest = broadcast<V>(kLowest);
-  Partials<V> sums(0);
-  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    const V power = exp(access.load(a + i, rest) - largest);
-    access.store(power, out + i);
-    sums.of[column] += power;
-  });
-  const V sum = fold_sum(sums);
-  const V inverse = T(1) / sum;
-  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-    access.store(divide(access.load(out + i), sum, inverse), out + i);
-  });
+  V largest[kRows];
+  find_largest_of(n, a, largest);
+  V sums[kRows];
+  for (int row = 0; row < kRows; ++row) {
+    Partials<V> partials(0);
+    visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+      const V power = exp(access.load(a + row * n + i, rest) - largest[row]);
+      access.store(power, out + row * n + i);
+      partials.of[column] += power;
+    });
+    sums[row] = fold_sum(partials);
+  }
+  for (int row = 0; row < kRows; ++row) {
+    const V inverse = T(1) / sums[row];
+    visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+      T* place = out + row * n + i;
+      access.store(divide(access.load(place), sums[row], inverse), place);
+    });
+  }
 }
 
 // Calls use(row, largest, logarithm) for each row: what is subtracted, so that no power overflows, and the logarithm of
@@ -232,34 +282,58 @@ void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result)
   });
 }
 
-template <typename V>
-V sum_of(int64_t n, const Element<V>* a, V guess) {
-  Partials<V> sums(0);
+// Of the first n elements of each of kRows rows, `stride` apart, as distances from a guess.
+template <int kRows, typename T, typename V>
+[[gnu::always_inline]] inline void
+sum_up(int64_t n, int64_t stride, const T* a, const V (&guess)[kRows], V (&result)[kRows]) {
+  std::array<Partials<V>, kRows> sums = filled<kRows, V>(0);
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    sums.of[column] += access.load(a + i, guess) - guess;
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      sums[row].of[column] += access.load(a + row * stride + i, guess[row]) - guess[row];
+    }
   });
-  return fold_sum(sums);
+  for (int row = 0; row < kRows; ++row) {
+    result[row] = fold_sum(sums[row]);
+  }
 }
 
-// Summed up as distances from the mean of the first elements, which are small.
-template <typename T>
-T center(int64_t n, const T* a) {
+// The means of kRows rows, summed up as distances from the mean of the first elements, which are small.
+template <int kRows, typename T>
+[[gnu::always_inline]] inline void center(int64_t n, const T* a, T* means) {
   using V = VectorOf<T>;
   const int64_t num_first = n < kPartials ? n : kPartials;
-  const V guess = sum_of(num_first, a, V{}) / static_cast<T>(num_first);
-  return (guess + sum_of(n, a, guess) / static_cast<T>(n))[0];
+  V guess[kRows] = {};
+  V sum[kRows];
+  sum_up(num_first, n, a, guess, sum);
+  for (int row = 0; row < kRows; ++row) {
+    guess[row] = sum[row] / static_cast<T>(num_first);
+  }
+  sum_up(n, n, a, guess, sum);
+  for (int row = 0; row < kRows; ++row) {
+    means[row] = (guess[row] + sum[row] / static_cast<T>(n))[0];
+  }
 }
 
-template <typename T>
-T rstd(int64_t n, const T* a, T mean, T epsilon) {
+// Of kRows rows. The results may stand where the means do, or rows.
+template <int kRows, typename T>
+[[gnu::always_inline]] inline void rstd(int64_t n, const T* a, const T* means, T epsilon, T* results) {
   using V = VectorOf<T>;
-  const V rest = broadcast<V>(mean);
-  Partials<V> sums(0);
+  V mean[kRows];
+  for (int row = 0; row < kRows; ++row) {
+    mean[row] = broadcast<V>(means[row]);
+  }
+  std::array<Partials<V>, kRows> sums = filled<kRows, V>(0);
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    const V distance = access.load(a + i, rest) - rest;
-    sums.of[column] = multiply_add(distance, distance, sums.of[column]);
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      const V distance = access.load(a + row * n + i, mean[row]) - mean[row];
+      sums[row].of[column] = multiply_add(distance, distance, sums[row].of[column]);
+    }
   });
-  return T(1) / std::sqrt(fold_sum(sums)[0] / static_cast<T>(n) + epsilon);
+  for (int row = 0; row < kRows; ++row) {
+    results[row] = T(1) / std::sqrt(fold_sum(sums[row])[0] / static_cast<T>(n) + epsilon);
+  }
 }
 
 template <typename T>

@@ -10,37 +10,53 @@
 
 namespace lazyplug::kernels {
 
+// What a slot needs of a tile's memory: nothing if what it holds is elsewhere.
+enum class SlotNeed : uint8_t { kNothing, kOnePerRow, kAll };
+using SlotNeeds = std::array<SlotNeed, kMaxSlots>;
+
 // What one thread computes at a time: as many elements of each slot of a program. Slots point to memory of the tile,
-// which is small enough for the L1 cache, until they are told to point elsewhere.
+// which is small enough for the L1 cache, until they are told to point elsewhere; those that need none, to nothing.
 template <typename T>
 struct Tile {
-  // As many elements as are wanted, or as there is room for.
-  Tile(const Program& program, int64_t wanted, int64_t row_length = 0)
-      : row_length(row_length),
-        size(
-            std::min<int64_t>(
-                (wanted + kAlignment - 1) / kAlignment * kAlignment,
-                kCapacity / program.num_slots / kAlignment * kAlignment)) {
-    for (size_t slot = 0; slot < program.num_slots; ++slot) {
-      slots[slot] = own(slot);
+  // As many elements as are wanted, or as there is room for; of a program with rows, as many rows as a part of the tile
+  // has room for, or one.
+  Tile(const SlotNeeds& needs, int64_t wanted, int64_t row_length = 0) : row_length(row_length) {
+    const auto num_whole = std::max<int64_t>(std::count(needs.begin(), needs.end(), SlotNeed::kAll), 1);
+    if (row_length == 0) {
+      size = std::min(aligned(wanted), kCapacity / num_whole / kAlignment * kAlignment);
+    } else {
+      const int64_t num_ones = std::count(needs.begin(), needs.end(), SlotNeed::kOnePerRow);
+      int64_t num_rows = std::max(std::max(kMaxSize, kShareOfRows / num_whole) / row_length, int64_t{1});
+      while (num_rows > 1 && num_whole * aligned(num_rows * row_length) + num_ones * aligned(num_rows) > kCapacity) {
+        --num_rows;
+      }
+      size = num_rows * row_length;
+    }
+    T* next = elements;
+    for (size_t slot = 0; slot < kMaxSlots; ++slot) {
+      owned[slot] = slots[slot] = needs[slot] == SlotNeed::kNothing ? nullptr : next;
+      next += needs[slot] == SlotNeed::kAll         ? aligned(size)
+              : needs[slot] == SlotNeed::kOnePerRow ? aligned(size / row_length)
+                                                    : 0;
     }
   }
   T* own(size_t slot) {
-    return &elements[slot * size];
+    return owned[slot];
   }
 
-  // As many rows as half of the tile has room for, or one.
-  static int64_t rows_wanted(const Program& program, int64_t row_length) {
-    return std::max(std::max(kMaxSize, kCapacity / 2 / program.num_slots) / row_length, int64_t{1});
+  static int64_t aligned(int64_t n) {
+    return (n + kAlignment - 1) / kAlignment * kAlignment;
   }
 
   static constexpr int64_t kMaxSize = std::max<int64_t>(512, 2048 / sizeof(T));
   static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
+  static constexpr int64_t kShareOfRows = kCapacity * 2 / 3;
   static constexpr int64_t kAlignment = 64 / sizeof(T);
 
   int64_t row_length; // 0: there are no rows
   int64_t size;       // elements of a slot
   T* slots[kMaxSlots];
+  T* owned[kMaxSlots];
   alignas(64) T elements[kCapacity]; // not initialised
 };
 

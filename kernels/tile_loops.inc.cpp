@@ -318,7 +318,7 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
 }
 
 template <Opcode kOpcode, typename T>
-void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
+void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c) {
   switch (kOpcode) {
     case Opcode::kRowSum:
       out[0] = sum_row(n, a);
@@ -329,20 +329,11 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
     case Opcode::kSpread:
       std::fill_n(out, n, a[0]);
       break;
-    case Opcode::kSoftmax:
-      softmax(n, out, a);
-      break;
     case Opcode::kSoftmaxBackward:
       softmax_backward(n, out, a, b);
       break;
     case Opcode::kLogSoftmaxBackward:
       log_softmax_backward(n, out, a, b);
-      break;
-    case Opcode::kRowCenter:
-      out[0] = center(n, a);
-      break;
-    case Opcode::kRowRstd:
-      out[0] = rstd(n, a, b[0], s);
       break;
     case Opcode::kNormalize:
       normalize(n, out, a, b[0], c[0]);
@@ -352,21 +343,44 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, T s) {
   }
 }
 
+// What several rows are gone through at once for.
+template <Opcode kOpcode>
+constexpr bool kTakesSeveralRows =
+    kOpcode == Opcode::kSoftmax || kOpcode == Opcode::kRowCenter || kOpcode == Opcode::kRowRstd;
+
+template <Opcode kOpcode, int kRows, typename T>
+[[gnu::always_inline]] inline void
+compute_rows(int64_t first, int64_t n, T* out, const T* a, [[maybe_unused]] const T* b, [[maybe_unused]] T s) {
+  const T* row = a + first * n;
+  if constexpr (kOpcode == Opcode::kSoftmax) {
+    softmax<kRows>(n, out + first * n, row);
+  } else if constexpr (kOpcode == Opcode::kRowCenter) {
+    center<kRows>(n, row, out + first);
+  } else {
+    rstd<kRows>(n, row, b + first, s, out + first);
+  }
+}
+
 // Slots may be the same: what makes a row of one element begins at the end, where nobody reads any more.
 template <Opcode kOpcode, typename T>
-void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, T s, T /*t*/) {
+void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const T* c, [[maybe_unused]] T s, T /*t*/) {
   if constexpr (kOpcode == Opcode::kLogSoftmax) {
     return log_softmax(num_rows, n, out, a);
   }
   if constexpr (kOpcode == Opcode::kLogSumExp) {
     return logsumexp(num_rows, n, out, a);
   }
+  if constexpr (kTakesSeveralRows<kOpcode>) {
+    return visit_rows<VectorOf<T>>(num_rows, [&](auto rows, int64_t first) __attribute__((always_inline)) {
+      compute_rows<kOpcode, rows>(first, n, out, a, b, s);
+    });
+  }
   constexpr bool kIsBackward = !reduces_rows(kOpcode) && (reads_one(kOpcode, 0) || reads_one(kOpcode, 1));
   const auto step = [n](size_t input) { return reads_one(kOpcode, input) ? 1 : n; };
   for (int64_t i = 0; i < num_rows; ++i) {
     const int64_t row = kIsBackward ? num_rows - 1 - i : i;
     T* result = out + row * (reduces_rows(kOpcode) ? 1 : n);
-    compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2), s);
+    compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2));
   }
 }
 

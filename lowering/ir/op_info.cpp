@@ -126,18 +126,8 @@ int OpInfo::find_first_factor() const {
 
 // By names, or parts of them: found by comparing the bits that one and two threads give for small tensors.
 ThreadUse OpInfo::find_thread_use() const {
-  static constexpr std::array kMatrices = {
-      "linalg",
-      "svd",
-      "cholesky",
-      "::lu_",
-      "_lu_with_info",
-      "::qr",
-      "geqrf",
-      "orgqr",
-      "ormqr",
-      "solve",
-      "inverse"};
+  static constexpr std::array kMatrices =
+      {"linalg", "svd", "cholesky", "::lu_", "_lu_with_info", "::qr", "geqrf", "orgqr", "ormqr", "solve", "inverse"};
   static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
   static constexpr std::array kLibraries = {"conv", "lstm", "gru", "rnn", "mkldnn"};
   const auto has_one = [&](const auto& parts) {
