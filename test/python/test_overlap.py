@@ -74,16 +74,21 @@ def test_results_do_not_depend_on_who_computes():
 BITS = """
 import copy, torch, torch_lazyplug
 from torch import nn
-torch.set_num_threads(2)
 torch.manual_seed(0)
 rows, image = torch.randn(64, 128), torch.randn(8, 16, 12, 12)
 flat = image.to(memory_format=torch.channels_last)
+square = torch.randn(40, 40)
+class Solve(nn.Module):
+    def forward(self, x):
+        return torch.linalg.solve(x @ x.mT + 1000 * torch.eye(40, device=x.device), x)
 cases = [(nn.LayerNorm(128), rows), (nn.BatchNorm1d(128), rows), (nn.BatchNorm2d(16), flat),
          (nn.GroupNorm(4, 16), image), (nn.Conv2d(16, 8, 3), image), (nn.Conv2d(16, 32, 1), flat),
-         (nn.Linear(128, 64), rows), (nn.Softmax(-1), rows)]
+         (nn.Conv2d(16, 16, 3, groups=16), image), (nn.ConvTranspose2d(16, 8, 2, 2), image),
+         (nn.Linear(128, 64), rows), (nn.Softmax(-1), rows), (Solve(), square)]
 for module, x in cases:
     results = []
-    for device in ("lazy", "cpu"):
+    for device, threads in (("lazy", 2), ("cpu", 1)):
+        torch.set_num_threads(threads)
         moved = copy.deepcopy(module).to(device)
         leaf = x.detach().clone().to(device).requires_grad_()
         y = moved(leaf)
@@ -93,9 +98,12 @@ for module, x in cases:
 """
 
 
-def test_small_calls_give_the_bits_of_all_threads():
+@pytest.mark.parametrize("run_at_once", ["never", "always"])
+def test_small_calls_give_the_bits_of_one_thread(run_at_once):
+    """However many there are, in a graph or not. Larger convolutions and norms have other bits on two threads."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LAZYPLUG_")}
     environment["LAZYPLUG_FUSION"] = "1"  # functions of our own have other bits
+    environment["LAZYPLUG_RUN_AT_ONCE"] = run_at_once
     subprocess.run([sys.executable, "-c", BITS], env=environment, check=True, timeout=300)
 
 
