@@ -202,7 +202,8 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   Step& step = steps_[id];
   ++step.seen;
   step.first_at = step.num_seen++ == 0 ? num_steps_ : step.first_at;
-  step.planned_when_seen = num_ops >= kLongStep ? 1 : num_ops >= kMediumStep ? 2 : kWarmUps + kTimed;
+  const bool is_soon = num_ops >= kMediumStep || step.is_apart(num_steps_, kNear);
+  step.planned_when_seen = num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
   step.is_rare =
       (step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at) || step.is_apart(num_steps_, kMostApart);
   step.ended_at = all_ops_;

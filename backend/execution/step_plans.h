@@ -66,7 +66,7 @@ class StepPlans {
   static constexpr size_t kMaxSteps = 256;  // are known; a half of them, the oldest, make room for others
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
-  static constexpr size_t kMediumStep = 384; // ops: planned when it has come twice
+  static constexpr size_t kMediumStep = 256; // ops: planned when it has come twice, as one that comes seldom
   static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
   static constexpr size_t kMostApart = 8;    // and comes after so many steps at most; anew, only one that comes
   static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only

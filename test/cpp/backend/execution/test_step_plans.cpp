@@ -83,7 +83,7 @@ TEST(BestCuts, GoNotBeyondWhatAWorkerMayCompute) {
 // A program of steps of equal ops, with a clock of its own.
 class StepPlansTest : public testing::Test {
  protected:
-  static constexpr size_t kOps = 300;
+  static constexpr size_t kOps = StepPlans::kMediumStep - 6;
 
   // Records a step, as long as what runs meanwhile makes it; returns its number of cuts.
   size_t run_step(uint64_t first_op, double cut_gain = 0.3, size_t num_ops = kOps) {
@@ -255,6 +255,19 @@ TEST_F(StepPlansTest, StepThatComesSeldomIsNotPlanned) {
   };
   EXPECT_EQ(cuts_among(StepPlans::kMostApart + 1, 1), 0);
   EXPECT_GT(cuts_among(1, 10'000), 0);
+}
+
+// Its graphs are to be compiled while a program begins.
+TEST_F(StepPlansTest, StepThatComesNowAndThenIsPlannedWhenItHasComeTwice) {
+  EXPECT_EQ(run_steps(3, 10'000), 0);
+  size_t cuts = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    cuts = run_step(1);
+    for (size_t j = 0; j <= StepPlans::kNear; ++j) {
+      run_step(1'000'000, 0.3, 1);
+    }
+  }
+  EXPECT_GT(cuts, 0);
 }
 
 TEST_F(StepPlansTest, WhatAWorkerMayNotComputeIsNotCut) {
