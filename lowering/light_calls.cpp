@@ -38,17 +38,12 @@ double num_elements(c10::IntArrayRef sizes) {
 }
 
 // Of a product over the last dimension of the first.
-double multiplications(c10::IntArrayRef first, c10::IntArrayRef second) {
+float product_work(c10::IntArrayRef first, c10::IntArrayRef second) {
   const double terms = first.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, first.back()));
   const double batches = second.size() > 2 ? static_cast<double>(std::max<int64_t>(1, second.front())) : 1;
-  return num_elements(first) * num_elements(second) / (terms * batches);
-}
-
-float product_work(c10::IntArrayRef first, c10::IntArrayRef second) {
-  const double total = multiplications(first, second);
-  const double terms = first.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, first.back()));
-  const double largest = std::max({num_elements(first), num_elements(second), total / terms});
-  return largest <= kGrain ? static_cast<float>(total) : kHeavy;
+  const double multiplications = num_elements(first) * num_elements(second) / (terms * batches);
+  const double largest = std::max({num_elements(first), num_elements(second), multiplications / terms});
+  return largest <= kGrain ? static_cast<float>(multiplications) : kHeavy;
 }
 
 // Of images, or of the gradient of a result, and filters, as if the stride were 1. Measured: two threads pay for twice
