@@ -3,4 +3,12 @@
 A step takes about half a millisecond to ten on a CPU, and reads what its author would read.
 """
 
-from kinds import classical, generative, numerical, reinforcement, sequences, training  # noqa: F401  (register cases)
+from kinds import (  # noqa: F401  (register cases)
+    classical,
+    generative,
+    numerical,
+    reinforcement,
+    sequences,
+    training,
+    vision,
+)

@@ -157,6 +157,9 @@ bool ForeachGroup::returns_layouts(const Signature& signature) const {
 
 // The list that holds these values, perhaps a new one; none if they are in several, or in other places.
 std::optional<uint8_t> ForeachGroup::list_of(const GraphNode& node, size_t first_operand) {
+  if (node.operand(first_operand).view()) {
+    return list_of_views(node, first_operand);
+  }
   const auto known = places_.find(node.operand(first_operand).value());
   const bool is_new = known == places_.end();
   const auto list = is_new ? static_cast<uint8_t>(lists_.size()) : known->second.list;
@@ -182,6 +185,23 @@ std::optional<uint8_t> ForeachGroup::list_of(const GraphNode& node, size_t first
     lists_[list].last = lists_[list].first;
   }
   return list;
+}
+
+// Such as the real numbers of complex parameters. A list of its own, whatever else reads it.
+std::optional<uint8_t> ForeachGroup::list_of_views(const GraphNode& node, size_t first_operand) {
+  List list;
+  for (uint32_t row = 0; row < num_rows(); ++row) {
+    const GraphUse& operand = node.operand(first_operand + row);
+    if (!operand.view() || is_own(operand.value())) {
+      return std::nullopt;
+    }
+    list.first.push_back(operand.value());
+    list.views.push_back(&operand);
+    ++reads_[operand.value()];
+  }
+  list.last = list.first;
+  lists_.push_back(std::move(list));
+  return static_cast<uint8_t>(lists_.size() - 1);
 }
 
 bool ForeachGroup::bind_numbers(const GraphNode& node, kernels::Instruction& instruction) {
@@ -214,10 +234,13 @@ uint8_t ForeachGroup::add_fresh(GraphNode& node) {
 // Not if the old value is the group's own, and somebody else needs it: it has no memory but that of the new one.
 bool ForeachGroup::can_write(uint8_t list) const {
   const auto& last = lists_[list].last;
-  return std::all_of(last.begin(), last.end(), [this](GraphValue value) {
-    const bool is_own = std::find(nodes_.begin(), nodes_.end(), value.node) != nodes_.end();
-    return !is_own || value.num_uses() == num_reads(value);
-  });
+  return lists_[list].views.empty() && std::all_of(last.begin(), last.end(), [this](GraphValue value) {
+           return !is_own(value) || value.num_uses() == num_reads(value);
+         });
+}
+
+bool ForeachGroup::is_own(GraphValue value) const {
+  return std::find(nodes_.begin(), nodes_.end(), value.node) != nodes_.end();
 }
 
 void ForeachGroup::write(uint8_t list, GraphNode& node) {

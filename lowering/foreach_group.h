@@ -16,8 +16,9 @@ class ForeachGroup {
  public:
   // A list of tensors. Its memory is read, is written in place, is new, or lives within a tile only.
   struct List {
-    std::vector<GraphValue> first; // what it holds before the group; empty: nothing, it is made
-    std::vector<GraphValue> last;  // and after it
+    std::vector<GraphValue> first;      // what it holds before the group; empty: nothing, it is made
+    std::vector<GraphValue> last;       // and after it
+    std::vector<const GraphUse*> views; // instead of the values themselves; empty: of none. It is only read
     bool is_written = false;
     bool is_fresh() const {
       return first.empty();
@@ -70,6 +71,8 @@ class ForeachGroup {
   bool has_layouts(const Signature& signature, size_t num_lists);
   bool returns_layouts(const Signature& signature) const;
   std::optional<uint8_t> list_of(const GraphNode& node, size_t first_operand);
+  std::optional<uint8_t> list_of_views(const GraphNode& node, size_t first_operand);
+  bool is_own(GraphValue value) const;
   bool bind_numbers(const GraphNode& node, kernels::Instruction& instruction);
   uint8_t add_fresh(GraphNode& node);
   bool can_write(uint8_t list) const;

@@ -296,7 +296,9 @@ JitValue* LoweringContext::group_tensors(const ForeachGroup& group, const std::v
     const auto& list = group.lists()[index];
     for (size_t row = 0; row < group.num_rows(); ++row) {
       const GraphValue value = list.first[row];
-      JitValue* tensor = list.is_written ? own_value(value) : result_of(value);
+      JitValue* tensor = list.is_written      ? own_value(value)
+                         : list.views.empty() ? result_of(value)
+                                              : operand(*list.views[row], {});
       tensors.push_back(tensor);
       if (list.is_written) {
         result_of(list.last[row]) = tensor;

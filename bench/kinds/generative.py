@@ -240,3 +240,25 @@ def boltzmann_machine(device):
         return (seen - dreamt).square().mean().item()
 
     return step
+
+
+@case(random=True)  # rays
+def radiance_field(device):
+    """Colours along rays, each behind what lies before it."""
+    layers = nn.Linear(39, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)
+    model = nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
+    waves, colours = 2.0 ** torch.arange(6, device=device), torch.rand(64, 3).to(device)
+
+    def step():
+        begin, direction = torch.randn(2, 64, 1, 3, device=device)
+        points = 0.1 * begin + F.normalize(direction, dim=-1) * torch.linspace(0.5, 2, 16, device=device)[:, None]
+        phases = (points[..., None] * waves).flatten(-2)
+        found = model(torch.cat([points, phases.sin(), phases.cos()], -1))
+        opacity = 1 - torch.exp(-0.1 * found[..., 3].relu())
+        passes = torch.cumprod(torch.cat([torch.ones_like(opacity[:, :1]), 1 - opacity + 1e-10], -1), -1)[:, :-1]
+        loss = F.mse_loss(((opacity * passes)[..., None] * found[..., :3].sigmoid()).sum(1), colours)
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step

@@ -303,3 +303,36 @@ def fitting_a_curve(device):
         return parameters.tolist()
 
     return step
+
+
+class SpectralLayer(nn.Module):
+    """The lowest frequencies, mixed among channels, beside a convolution."""
+
+    def __init__(self, channels, frequencies):
+        super().__init__()
+        self.frequencies = frequencies
+        self.weight = nn.Parameter(0.1 * torch.randn(channels, channels, frequencies, dtype=torch.cfloat))
+        self.beside = nn.Conv1d(channels, channels, 1)
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft(x)
+        mixed = torch.zeros_like(spectrum)
+        low = spectrum[:, :, : self.frequencies]
+        mixed[:, :, : self.frequencies] = torch.einsum("bik,iok->bok", low, self.weight)
+        return F.gelu(torch.fft.irfft(mixed, n=x.shape[-1]) + self.beside(x))
+
+
+@case("Fourier neural operator")
+def fourier_neural_operator(device):
+    layers = nn.Conv1d(1, 16, 1), SpectralLayer(16, 8), SpectralLayer(16, 8), nn.Conv1d(16, 1, 1)
+    model = nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.randn(8, 1, 64).to(device)
+        y = x.cumsum(-1) / 8
+        loss = ((model(x) - y).norm(dim=-1) / y.norm(dim=-1)).mean()
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step

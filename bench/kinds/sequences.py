@@ -310,3 +310,64 @@ def viterbi(device):
         return path[::-1]
 
     return step
+
+
+@case()
+def conditional_random_field(device):
+    """All paths through fifteen labels, summed up in logarithms."""
+    moves, emit = nn.Parameter((0.1 * torch.randn(5, 5)).to(device)), nn.Linear(8, 5).to(device)
+    optimizer = torch.optim.Adam([moves, *emit.parameters()], lr=1e-2)
+
+    def step():
+        x, labels = torch.randn(16, 15, 8), torch.randint(5, (16, 15))
+        scores, labels = emit(x.to(device)), labels.to(device)
+        total = scores[:, 0]
+        for t in range(1, scores.shape[1]):
+            total = torch.logsumexp(total[:, :, None] + moves, 1) + scores[:, t]
+        right = scores.gather(-1, labels[..., None]).sum((1, 2)) + moves[labels[:, :-1], labels[:, 1:]].sum(1)
+        loss = (total.logsumexp(-1) - right).mean()
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step
+
+
+class Block(nn.Module):
+    """A block of a transformer that looks back only."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attend, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        layers = nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1)
+        self.think = nn.Sequential(*layers)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        parts = self.attend(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.project(seen.transpose(1, 2).reshape(batch, length, width))
+        return x + self.think(self.between(x))
+
+
+@case("language model with tied weights", random=True)  # dropout
+def language_model_with_tied_weights(device):
+    """Batches are cut out of one text; gradients are clipped, and the rate follows a cosine."""
+    words, places = nn.Embedding(100, 64), nn.Parameter(torch.zeros(32, 64))
+    model = nn.ModuleDict({"words": words, "blocks": nn.Sequential(Block(64, 4), Block(64, 4))})
+    model.register_parameter("places", places)
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)
+    text, chance = torch.randint(100, (5000,)), random.Random(0)
+
+    def step():
+        parts = torch.stack([text[i : i + 33] for i in (chance.randrange(4900) for _ in range(8))]).to(device)
+        hidden = model["blocks"](model["words"](parts[:, :-1]) + model.places)
+        loss = F.cross_entropy(F.linear(hidden, model["words"].weight).flatten(0, 1), parts[:, 1:].flatten())
+        descend(optimizer, loss, max_norm=1.0)
+        schedule.step()
+        return loss.item()
+
+    return step

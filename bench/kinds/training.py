@@ -496,3 +496,39 @@ def multi_task_with_logs(device):
         return loss.item()
 
     return step
+
+
+@case("network in bfloat16")
+def network_in_bfloat16(device):
+    layers = nn.Linear(32, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 10)
+    model = nn.Sequential(*layers).to(device, torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        x, y = batch(device)
+        loss = train(model, optimizer, x.bfloat16(), y)
+        return loss.item()
+
+    return step
+
+
+@case()
+def ensemble(device):
+    """Five networks as one, by vmap."""
+    models = [network(device, widths=(8, 16, 1)) for _ in range(5)]
+    weights, _ = torch.func.stack_module_state(models)
+    base = copy.deepcopy(models[0])
+
+    def loss_of(each, x, y):
+        return F.mse_loss(torch.func.functional_call(base, each, (x,)), y)
+
+    gradients = torch.func.vmap(torch.func.grad_and_value(loss_of), in_dims=(0, None, None))
+
+    def step():
+        nonlocal weights
+        x = torch.randn(20, 8)
+        slopes, losses = gradients(weights, x.to(device), x.square().sum(1, keepdim=True).to(device))
+        weights = {name: (weight - 0.01 * slopes[name]).detach() for name, weight in weights.items()}
+        return losses.tolist()
+
+    return step

@@ -13,14 +13,15 @@ class ForeachGroups : public testing::Test {
  protected:
   using Values = std::vector<GraphValue>;
 
-  // The call on whole values of equal layouts; returns what it writes or makes.
+  // The call on values of equal layouts, or on views of these; returns what it writes or makes.
   Values call(
       const char* name,
       const char* overload,
       std::vector<Values> lists,
       std::vector<c10::IValue> scalars,
       const Geometry& layout,
-      std::optional<Geometry> promised = {}) {
+      std::optional<Geometry> promised = {},
+      const Geometry* view = nullptr) {
     const OpInfo& op = make_op(name, overload);
     const bool writes = op.writes();
     std::vector<ArgBinding> args;
@@ -28,7 +29,7 @@ class ForeachGroups : public testing::Test {
     for (const Values& list : lists) {
       args.push_back(a_list(list.size()));
       for (GraphValue value : list) {
-        operands.push_back({value, nullptr, static_cast<uint32_t>(operands.size())});
+        operands.push_back({value, view, static_cast<uint32_t>(operands.size())});
       }
     }
     args.insert(args.end(), scalars.size(), a_scalar());
@@ -183,6 +184,25 @@ TEST_F(ForeachGroups, WhatIsNewMustLieAsItIsPromised) {
   const Values x = leaves(2);
   call("aten::_foreach_sqrt", "", {x}, {}, weight, promised);
   EXPECT_FALSE(group.add(*last));
+}
+
+// Else a function alone would have the bits of the CPU's where a graph is computed without the package's kernels.
+TEST_F(ForeachGroups, ViewsAreListsOfTheirOwnThatAreOnlyRead) {
+  const Values x = leaves(2);
+  ForeachGroup group(graph);
+  const Values roots = call("aten::_foreach_sqrt", "", {x}, {}, row, {}, &row);
+  EXPECT_TRUE(group.add(*last));
+  EXPECT_EQ(group.lists()[0].first, x);
+  EXPECT_EQ(group.lists()[0].views.size(), 2);
+  call("aten::_foreach_mul_", "Scalar", {roots}, {3.0}, row);
+  EXPECT_TRUE(group.add(*last));
+  EXPECT_EQ(group.lists().size(), 2);
+  call("aten::_foreach_mul_", "Scalar", {x}, {3.0}, row, {}, &row);
+  EXPECT_FALSE(group.add(*last)) << "what is written is a whole";
+  const Values written = call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, row);
+  EXPECT_TRUE(group.add(*last));
+  call("aten::_foreach_sqrt", "", {written}, {}, row, {}, &row);
+  EXPECT_FALSE(group.add(*last)) << "the group has yet to make them";
 }
 
 TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
