@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -18,18 +20,22 @@ using SlotNeeds = std::array<SlotNeed, kMaxSlots>;
 // which is small enough for the L1 cache, until they are told to point elsewhere; those that need none, to nothing.
 template <typename T>
 struct Tile {
-  // As many elements as are wanted, or as there is room for; of a program with rows, as many rows as a part of the tile
+  // As many elements as there is room for, but not too many; of a program with rows, as many rows as a part of the tile
   // has room for, or one.
-  Tile(const SlotNeeds& needs, int64_t wanted, int64_t row_length = 0) : row_length(row_length) {
+  explicit Tile(const SlotNeeds& needs, int64_t row_length = 0) : row_length(row_length) {
     const auto num_whole = std::max<int64_t>(std::count(needs.begin(), needs.end(), SlotNeed::kAll), 1);
     if (row_length == 0) {
-      size = std::min(aligned(wanted), kCapacity / num_whole / kAlignment * kAlignment);
+      size = std::min(kMaxSize, kCapacity / num_whole / kAlignment * kAlignment);
     } else {
       const int64_t num_ones = std::count(needs.begin(), needs.end(), SlotNeed::kOnePerRow);
       int64_t num_rows = std::max(std::max(kMaxSize, kShareOfRows / num_whole) / row_length, int64_t{1});
-      while (num_rows > 1 && num_whole * aligned(num_rows * row_length) + num_ones * aligned(num_rows) > kCapacity) {
+      const auto has_room = [&] {
+        return num_whole * aligned(num_rows * row_length) + num_ones * aligned(num_rows) <= kCapacity;
+      };
+      while (num_rows > 1 && !has_room()) {
         --num_rows;
       }
+      TORCH_INTERNAL_ASSERT(has_room(), "a row does not fit into a tile");
       size = num_rows * row_length;
     }
     T* next = elements;

@@ -207,6 +207,14 @@ TEST_F(Pointwise, WhatIsForRowsIsComputedOnceForEach) {
   EXPECT_TRUE(same_bits(out, expected));
 }
 
+TEST_F(Pointwise, ARowThatIsTooLongForATileIsRefused) {
+  const at::Tensor rows = at::randn({2, 5'000});
+  const char* program = "2 = square 0 ; 3 = exp 0 ; 2 = add 2 3 0 ; 3 = row_sum 3 ; 3 = spread 3 ; 1 = mul 2 3 ;";
+  EXPECT_NO_THROW(run(program, {rows}, at::empty_like(rows), {1.0}));
+  const at::Tensor longer = at::randn({2, 50'000});
+  EXPECT_THROW(run(program, {longer}, at::empty_like(longer), {1.0}), c10::Error);
+}
+
 TEST_F(Pointwise, OutputsMayBeOneElementForEachRow) {
   const at::Tensor a = at::randn({33, 128});
   const at::Tensor sums = at::empty({33, 1});
