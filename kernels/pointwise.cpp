@@ -64,7 +64,7 @@ class Part {
         numbers_(numbers),
         assembly_(assembly),
         row_length_(program.has_rows() ? space.row_length() : 0),
-        tile_(needs(), row_length_) {
+        tile_(program, needs(), row_length_) {
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
     }

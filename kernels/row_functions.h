@@ -1,7 +1,6 @@
 // Functions of rows. Compiled within each target's namespace, as kernels/vector.h is. The output may be an input.
 #pragma once
 
-#include <array>
 #include <utility>
 
 #include "kernels/norm_gradient.h"
@@ -21,22 +20,12 @@ template <typename V>
 struct Partials {
   V of[kNumColumns<V>];
 
-  explicit Partials(Element<V> start) {
+  explicit Partials(Element<V> start = 0) {
     for (V& column : of) {
       column = broadcast<V>(start);
     }
   }
 };
-
-// Of as many rows.
-template <int kRows, typename V, int... kEach>
-std::array<Partials<V>, kRows> filled(Element<V> start, std::integer_sequence<int, kEach...> /*rows*/) {
-  return {((void)kEach, Partials<V>(start))...};
-}
-template <int kRows, typename V>
-std::array<Partials<V>, kRows> filled(Element<V> start) {
-  return filled<kRows, V>(start, std::make_integer_sequence<int, kRows>());
-}
 
 // A vector of a row, or the few elements at its end.
 template <typename V>
@@ -147,7 +136,10 @@ constexpr float kLowest = -kInfinity;
 // Of each of kRows rows, one after the other. NaN may be passed over.
 template <int kRows, typename T, typename V>
 [[gnu::always_inline]] inline void find_largest_of(int64_t n, const T* a, V (&result)[kRows]) {
-  std::array<Partials<V>, kRows> largest = filled<kRows, V>(kLowest);
+  Partials<V> largest[kRows];
+  for (Partials<V>& of_row : largest) {
+    of_row = Partials<V>(kLowest);
+  }
   const V rest = broadcast<V>(kLowest);
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -286,7 +278,7 @@ void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result)
 template <int kRows, typename T, typename V>
 [[gnu::always_inline]] inline void
 sum_up(int64_t n, int64_t stride, const T* a, const V (&guess)[kRows], V (&result)[kRows]) {
-  std::array<Partials<V>, kRows> sums = filled<kRows, V>(0);
+  Partials<V> sums[kRows];
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
@@ -323,7 +315,7 @@ template <int kRows, typename T>
   for (int row = 0; row < kRows; ++row) {
     mean[row] = broadcast<V>(means[row]);
   }
-  std::array<Partials<V>, kRows> sums = filled<kRows, V>(0);
+  Partials<V> sums[kRows];
   visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {

@@ -22,12 +22,15 @@ template <typename T>
 struct Tile {
   // As many elements as there is room for, but not too many; of a program with rows, as many rows as a part of the tile
   // has room for, or one.
-  explicit Tile(const SlotNeeds& needs, int64_t row_length = 0) : row_length(row_length) {
-    const auto num_whole = std::max<int64_t>(std::count(needs.begin(), needs.end(), SlotNeed::kAll), 1);
+  Tile(const Program& program, const SlotNeeds& needs, int64_t row_length = 0) : row_length(row_length) {
+    const auto num_with = [&](SlotNeed need) {
+      return int64_t{std::count(needs.begin(), needs.begin() + program.num_slots, need)};
+    };
+    const int64_t num_whole = std::max(num_with(SlotNeed::kAll), int64_t{1});
     if (row_length == 0) {
       size = std::min(kMaxSize, kCapacity / num_whole / kAlignment * kAlignment);
     } else {
-      const int64_t num_ones = std::count(needs.begin(), needs.end(), SlotNeed::kOnePerRow);
+      const int64_t num_ones = num_with(SlotNeed::kOnePerRow);
       int64_t num_rows = std::max(std::max(kMaxSize, kShareOfRows / num_whole) / row_length, int64_t{1});
       const auto has_room = [&] {
         return num_whole * aligned(num_rows * row_length) + num_ones * aligned(num_rows) <= kCapacity;
@@ -39,7 +42,7 @@ struct Tile {
       size = num_rows * row_length;
     }
     T* next = elements;
-    for (size_t slot = 0; slot < kMaxSlots; ++slot) {
+    for (size_t slot = 0; slot < program.num_slots; ++slot) {
       owned[slot] = slots[slot] = needs[slot] == SlotNeed::kNothing ? nullptr : next;
       next += needs[slot] == SlotNeed::kAll         ? aligned(size)
               : needs[slot] == SlotNeed::kOnePerRow ? aligned(size / row_length)

@@ -19,7 +19,7 @@ template <typename T>
 void run_part(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly, int64_t begin, int64_t end) {
   SlotNeeds needs{};
   std::fill(needs.begin() + program.num_memory, needs.begin() + program.num_slots, SlotNeed::kAll);
-  Tile<T> tile(needs);
+  Tile<T> tile(program, needs);
   int64_t first = 0; // element of the row
   for (const Row& row : rows) {
     const int64_t row_end = std::min(row.num_elements, end - first);
