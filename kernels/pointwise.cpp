@@ -271,6 +271,15 @@ PointwiseSpace::PointwiseSpace(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   }
 }
 
+int64_t PointwiseSpace::extent(size_t input) const {
+  const Map& map = inputs_[input];
+  int64_t last = 0;
+  for (size_t dim = 0; dim < map.sizes.size(); ++dim) {
+    last += (map.sizes[dim] - 1) * map.strides[dim];
+  }
+  return last + 1;
+}
+
 void run(
     const Program& program,
     const PointwiseSpace& space,

@@ -58,6 +58,8 @@ class PointwiseSpace {
   const Map& input(size_t index) const {
     return inputs_[index];
   }
+  // From the first to the last element of an input, both included.
+  int64_t extent(size_t input) const;
   // The shortest run of a strided input; 0 if there is none.
   int64_t shortest_run() const {
     return shortest_run_;

@@ -220,6 +220,11 @@ void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
   for (const uint32_t number : group.numbers()) {
     inputs.push_back(scalars_[number]);
   }
+  for (const auto& input : group.inputs()) {
+    if (input.moves()) {
+      inputs.push_back(scalars_[input.offset_scalar]);
+    }
+  }
   auto* call = add_node(runtime_ops().pointwise, inputs, outputs.size());
   set_pointwise(*call, group, outputs);
   describe_group(*call, group.nodes());
@@ -415,20 +420,20 @@ JitValue* LoweringContext::operand(const GraphUse& operand, const Owned& owned) 
     return base;
   }
   const Geometry& layout = value.layout();
-  const Geometry& view = *operand.view();
-  auto* strided = add_node(
-      runtime_ops().strided_view,
-      {base,
-       constant_list(layout.sizes),
-       constant_list(layout.strides),
-       constant(static_cast<int64_t>(view.dtype)),
-       constant_list(view.sizes),
-       constant_list(view.strides),
-       constant(view.offset),
-       constant(view.conj),
-       constant(view.neg),
-       constant(view.wrapped_number)},
-      1);
+  const View& view = *operand.view();
+  std::vector<JitValue*> inputs = {
+      base,
+      constant_list(layout.sizes),
+      constant_list(layout.strides),
+      constant(static_cast<int64_t>(view.dtype)),
+      constant_list(view.sizes),
+      constant_list(view.strides),
+      constant(view.conj),
+      constant(view.neg),
+      constant(view.wrapped_number)};
+  view.moves() ? inputs.insert(inputs.begin() + 1, scalars_[view.offset_scalar])
+               : inputs.insert(inputs.begin() + 6, constant(view.offset));
+  auto* strided = add_node(runtime_ops().strided_view, inputs, 1);
   return strided->output()->setType(type_of(view));
 }
 

@@ -24,6 +24,7 @@ struct Names {
   const c10::Symbol layout = c10::Symbol::attr("layout");
   const c10::Symbol dtypes = c10::Symbol::attr("dtypes");
   const c10::Symbol places = c10::Symbol::attr("places");
+  const c10::Symbol moving = c10::Symbol::attr("moving");
   const c10::Symbol depends = c10::Symbol::attr("depends");
   const c10::Symbol old = c10::Symbol::attr("old");
   const c10::Symbol made_by = c10::Symbol::attr("made_by");
@@ -115,6 +116,9 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(geometry_of(*node.input(i)->type()));
   }
+  if (node.hasAttribute(names().moving)) {
+    moving_ = parse_lists(node.s(names().moving), 1)[0];
+  }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
   const Lists makers = parse_lists(node.s(names().made_by), num_outputs());
@@ -198,7 +202,7 @@ bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
 
 void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   const size_t num_inputs = space_.num_inputs();
-  const auto first = stack.end() - static_cast<int64_t>(num_inputs + program_.num_numbers);
+  const auto first = stack.end() - static_cast<int64_t>(num_inputs + program_.num_numbers + moving_.size());
   for (size_t i = 0; i < num_inputs; ++i) {
     c10::IValue& value = first[static_cast<int64_t>(i)];
     if (value.isTensor() && value.toTensor().defined()) {
@@ -221,7 +225,24 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
             ? kernels::number_of_bits(number.toInt())
             : negatable(number, real_number(number).value(), is_negated_[i]));
   }
+  if (!moving_.empty()) {
+    move_inputs(&first[static_cast<int64_t>(num_inputs + program_.num_numbers)], call);
+  }
   stack.erase(first, stack.end());
+}
+
+void PointwiseKernel::move_inputs(const c10::IValue* offsets, Call& call) const {
+  for (const int64_t input : moving_) {
+    const int64_t offset = (offsets++)->toInt();
+    const at::Tensor& tensor = call.inputs[input];
+    TORCH_CHECK_INDEX(
+        offset >= 0 && offset + space_.extent(input) <= tensor.numel(),
+        "a view at ",
+        offset,
+        " leaves its storage");
+    auto& data = call.memory[input].data;
+    data = static_cast<char*>(data) + offset * static_cast<int64_t>(tensor.itemsize());
+  }
 }
 
 // If there is no memory for one, the others are made all the same. What replaces an input comes first: the old contents
@@ -272,8 +293,12 @@ at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
 
 void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector<PointwiseGroup::Output>& outputs) {
   Lists places;
+  std::vector<int64_t> moving;
   for (const auto& input : group.inputs()) {
-    places.push_back({input.offset});
+    if (input.moves()) {
+      moving.push_back(static_cast<int64_t>(places.size()));
+    }
+    places.push_back({input.moves() ? 0 : input.offset});
     places.back().insert(places.back().end(), input.strides.begin(), input.strides.end());
   }
   Lists depends;
@@ -297,6 +322,9 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   node.s_(names().layout, c10::Join(" ", layout.sizes) + ";" + c10::Join(" ", layout.strides));
   node.s_(names().dtypes, to_text({dtypes}));
   node.s_(names().places, to_text(places));
+  if (!moving.empty()) {
+    node.s_(names().moving, to_text({moving}));
+  }
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));
   node.s_(names().made_by, to_text(makers));

@@ -40,6 +40,7 @@ class PointwiseKernel {
 
   void find_donors();
   void read_inputs(c10::Stack& stack, Call& call) const;
+  void move_inputs(const c10::IValue* offsets, Call& call) const;
   void make_outputs(Call& call) const;
   bool make_output(size_t output, Call& call) const; // false: an error has been kept
   void return_outputs(Call& call, c10::Stack& stack) const;
@@ -54,6 +55,7 @@ class PointwiseKernel {
   std::vector<Geometry> outputs_;
   kernels::PointwiseSpace space_;
   std::vector<std::optional<Geometry>> inputs_; // as their types say
+  std::vector<int64_t> moving_;                 // inputs whose offsets come after the numbers
   std::vector<bool> is_negated_;                // numbers
   std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take

@@ -40,14 +40,23 @@ Kernel own_kernel(const JitNode& node, TypeGeometries& geometries) {
 }
 
 Kernel view_kernel(const JitNode& node, TypeGeometries& geometries) {
+  const bool moves = node.input(1)->type()->kind() == c10::TypeKind::IntType;
   Geometry view = *layout_of(*node.output(), geometries);
-  view.offset = constant<int64_t>(node, 6);
+  view.offset = moves ? 0 : constant<int64_t>(node, 6);
   view.conj = constant<bool>(node, 7);
   view.neg = constant<bool>(node, 8);
   view.wrapped_number = constant<bool>(node, 9);
-  const auto run = [layout = layout_of(*node.input(0), geometries), view = geometries.add(std::move(view))](
-                       c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), *layout, *view); };
-  return {run, 1};
+  const Geometry* layout = layout_of(*node.input(0), geometries);
+  const Geometry* seen = geometries.add(std::move(view));
+  if (!moves) {
+    return {[=](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), *layout, *seen); }, 1};
+  }
+  const auto run = [=](c10::Stack& stack) {
+    const int64_t offset = stack.back().toInt();
+    stack.pop_back();
+    stack.back() = moved(strided_view(stack.back().toTensor(), *layout, *seen), offset);
+  };
+  return {run, 2};
 }
 
 Kernel empty_kernel(const JitNode& node, TypeGeometries& geometries) {

@@ -53,6 +53,17 @@ at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Ge
   return make_cpu_tensor(ensure_layout(base, layout).storage(), view);
 }
 
+at::Tensor moved(at::Tensor view, int64_t offset) {
+  auto* impl = view.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  TORCH_CHECK_INDEX(
+      offset >= 0 && Geometry::of(*impl).extent_bytes() <= impl->unsafe_storage().nbytes(),
+      "a view at ",
+      offset,
+      " leaves its storage");
+  return view;
+}
+
 at::Tensor make_tensor(c10::Storage storage, const Geometry& geometry, c10::DispatchKey key) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage),
@@ -129,6 +140,24 @@ at::Tensor strided_view_op(
   return strided_view(base, geometry(base.scalar_type(), layout_sizes, layout_strides), view);
 }
 
+at::Tensor moving_view_op(
+    const at::Tensor& base,
+    int64_t offset,
+    at::IntArrayRef layout_sizes,
+    at::IntArrayRef layout_strides,
+    at::ScalarType dtype,
+    at::IntArrayRef sizes,
+    at::IntArrayRef strides,
+    bool conj,
+    bool neg,
+    bool wrapped_number) {
+  Geometry view = geometry(dtype, sizes, strides);
+  view.conj = conj;
+  view.neg = neg;
+  view.wrapped_number = wrapped_number;
+  return moved(strided_view(base, geometry(base.scalar_type(), layout_sizes, layout_strides), view), offset);
+}
+
 at::Tensor own_op(at::Tensor base, at::IntArrayRef sizes, at::IntArrayRef strides) {
   const auto dtype = base.scalar_type();
   return own(std::move(base), geometry(dtype, sizes, strides));
@@ -145,6 +174,13 @@ TORCH_LIBRARY(lazyplug, m) {
       "bool wrapped_number) "
       "-> Tensor(a)",
       strided_view_op);
+  // Where it begins is an input of the graph.
+  m.def(
+      "strided_view.moving(Tensor(a) base, int offset, int[] layout_sizes, int[] layout_strides, "
+      "ScalarType dtype, int[] sizes, int[] strides, bool conj, bool neg, "
+      "bool wrapped_number) "
+      "-> Tensor(a)",
+      moving_view_op);
   m.def("own(Tensor(a) base, int[] sizes, int[] strides) -> Tensor(a)", own_op);
   m.def("empty(ScalarType dtype, int[] sizes, int[] strides) -> Tensor", empty_op);
   m.def("generator(int seed) -> Generator?", seeded_generator);

@@ -14,8 +14,8 @@ def get_tensors_ts_device_data_node(tensors: Sequence[torch.Tensor]) -> tuple[li
     """What the graph that computes the tensors starts from: tensor ids, and the tensors or numbers themselves.
 
     Each storage is listed once, in the order in which ``run_cached_graph`` takes the inputs. Ids are those of
-    ``get_tensor_id``; numbers, and copies of CPU scalars, have -1, and seeds of random ops -2. The tensors are on the
-    CPU and share the memory of the lazy ones.
+    ``get_tensor_id``; numbers, among them where views of parts of storages begin, and copies of CPU scalars have -1, and
+    seeds of random ops -2. The tensors are on the CPU and share the memory of the lazy ones.
     """
     return _C._lazy_ts_backend._get_tensors_ts_device_data_node(list(tensors))
 
@@ -28,6 +28,7 @@ def get_graph_hash(tensors: Sequence[torch.Tensor]) -> bytes:
 def run_cached_graph(hash_str: bytes, graph_inputs: Sequence[Any]) -> list[torch.Tensor]:
     """Runs a compiled graph on other inputs; returns CPU tensors, one for each tensor of ``get_graph_hash``.
 
-    A tensor that was given twice is returned once. Raises ``RuntimeError`` if the graph has left the cache.
+    A tensor that was given twice is returned once. Raises ``RuntimeError`` if the graph has left the cache, and
+    ``IndexError`` if a view would begin where it leaves its storage.
     """
     return _C._lazy_ts_backend._run_cached_graph(hash_str, graph_inputs)

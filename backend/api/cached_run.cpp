@@ -46,6 +46,11 @@ TraceSlice slice_of(const std::vector<at::Tensor>& tensors, bool with_data) {
 
 void add_scalars(const Trace& trace, const Node& node, GraphInputs& inputs) {
   auto scalars = trace.scalars(node);
+  // What stands before a call's scalars are offsets of its views.
+  for (size_t i = inputs.values.size() - trace.leaves().size(); i < node.first_scalar; ++i) {
+    inputs.tensor_ids.push_back(GraphInputs::kConstant);
+    inputs.values.push_back(trace.all_scalars()[i]);
+  }
   for (const ArgBinding& arg : node.signature->args) {
     if (arg.kind == ArgBinding::Kind::kScalar || arg.kind == ArgBinding::Kind::kGenerator) {
       const bool is_seed = arg.kind == ArgBinding::Kind::kGenerator;

@@ -363,12 +363,12 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
   const size_t kept = std::min(nbytes, storage.nbytes());
   c10::Storage memory = allocate_storage(nbytes, storage.device().index());
   std::copy_n(static_cast<const char*>(old_memory.data()), kept, static_cast<char*>(memory.mutable_data()));
-  refresh(storage, memory);
+  refresh(storage, memory, nbytes);
 }
 
-void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory) {
+void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory, size_t nbytes) {
   Lock lock(storage.context().mutex_);
-  storage.set_nbytes(memory.nbytes());
+  storage.set_nbytes(nbytes);
   lock.discard(storage.set_available(memory));
 }
 

@@ -121,6 +121,8 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   uint64_t step_ = 0;               // of that stream, in which the contents were submitted; 0: never
   Value value_;
   const Geometry* layout_ = nullptr; // owned by that trace
+  uint64_t offset_epoch_ = 0;        // of the last trace with a moving view of the storage,
+  uint32_t latest_offset_ = 0;       // of which this is the latest: see StreamContext::OffsetScalar
   FutureContentsPtr data_;           // of a submitted storage
   c10::Storage memory_;              // of an available storage: a CPU storage
   FailurePtr failure_;               // of a failed storage, or of the last write to this one

@@ -189,8 +189,35 @@ Operand StreamContext::read(LazyStorageImpl& storage, const Tensor& tensor, Afte
   if (!storage.in_trace(epoch_)) {
     enter_trace(storage, tensor, aftermath);
   }
-  const bool is_whole = storage.layout_->matches(tensor);
-  return {storage.value_, is_whole ? nullptr : trace_.own(Geometry::of(tensor))};
+  if (storage.layout_->matches(tensor)) {
+    return {storage.value_, nullptr};
+  }
+  View view(Geometry::of(tensor));
+  if (static_cast<size_t>(view.numel()) * view.itemsize() < storage.nbytes()) {
+    view.offset_scalar = scalar_of_offset(storage, view.offset);
+  }
+  return {storage.value_, trace_.own(std::move(view))};
+}
+
+// One for all views of a storage that begin there, or equal calls would not be known as such; unless it is read in many
+// places.
+uint32_t StreamContext::scalar_of_offset(LazyStorageImpl& storage, int64_t offset) {
+  constexpr int kMaxPlaces = 16;
+  if (storage.offset_epoch_ != epoch_) {
+    storage.offset_epoch_ = epoch_;
+    storage.latest_offset_ = OffsetScalar::kNone;
+  }
+  int num_places = 0;
+  for (uint32_t i = storage.latest_offset_; i != OffsetScalar::kNone && num_places < kMaxPlaces;
+       i = offsets_[i].previous) {
+    if (offsets_[i].offset == offset) {
+      return offsets_[i].scalar;
+    }
+    ++num_places;
+  }
+  offsets_.push_back({offset, trace_.add_scalar(offset), storage.latest_offset_});
+  storage.latest_offset_ = static_cast<uint32_t>(offsets_.size() - 1);
+  return offsets_.back().scalar;
 }
 
 // A 0-dim CPU tensor, which may change before the trace runs: a copy of it.
@@ -377,6 +404,7 @@ Job StreamContext::take_job(const Cut& cut) {
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.expected_size());
   job.pending_leaves = std::exchange(pending_leaves_, {});
+  offsets_.clear();
   epoch_ = next_epoch();
   return job;
 }

@@ -136,6 +136,7 @@ class StreamContext {
   Operand read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath);
   template <typename Tensor> // or its geometry
   Operand read(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
+  uint32_t scalar_of_offset(LazyStorageImpl& storage, int64_t offset);
   template <typename Tensor>
   void enter_trace(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
   Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
@@ -156,6 +157,14 @@ class StreamContext {
   const c10::StreamId id_;
   Trace trace_;
   std::vector<PendingLeaf> pending_leaves_;
+  // Where moving views of the trace begin, and which scalar says so: a list for each storage.
+  struct OffsetScalar {
+    static constexpr uint32_t kNone = static_cast<uint32_t>(-1);
+    int64_t offset;
+    uint32_t scalar;
+    uint32_t previous; // of the same storage
+  };
+  std::vector<OffsetScalar> offsets_;
   uint64_t epoch_;
   // By creation. Weak references, so that a storage can be revived, or found
   // dead, while its last owner is letting go of it on another thread.

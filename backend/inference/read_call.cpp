@@ -163,7 +163,7 @@ class CallReader {
   }
 
   // Kernels that write check whether their arguments overlap, so it matters
-  // which of them share a storage, and where in it they lie.
+  // which of them share a storage, and how far from each other they lie.
   void add_aliasing() {
     for (size_t i = 0; i < call_.tensors.size(); ++i) {
       const auto* tensor = call_.tensors[i].tensor;
@@ -173,12 +173,15 @@ class CallReader {
         if (other && LazyStorageImpl::of(other) == storage) {
           add_word(i);
           add_word(j);
-          add_word(static_cast<uint64_t>(tensor->storage_offset()));
-          add_word(static_cast<uint64_t>(other->storage_offset()));
+          add_word(static_cast<uint64_t>(first_byte(*tensor) - first_byte(*other)));
           add_word(tensor == other);
         }
       }
     }
+  }
+
+  static int64_t first_byte(const c10::TensorImpl& tensor) {
+    return tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
   }
 
   void read_scalar(const c10::IValue& value) {

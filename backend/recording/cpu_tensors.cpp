@@ -126,8 +126,11 @@ void CpuTensors::update(const at::Tensor& lazy, const at::Tensor& cpu) {
   }
   c10::Storage storage = lazy_storage(cpu);
   auto* impl = LazyStorageImpl::of(storage);
-  if (impl && storage.data() != cpu.storage().data()) {
-    DeviceContext::refresh(*impl, cpu.storage());
+  // A kernel may have resized it, within memory that is larger than the storage, or out of it.
+  const bool has_moved = storage.data() != cpu.storage().data();
+  const size_t nbytes = has_moved ? cpu.storage().nbytes() : Geometry::of(*cpu.unsafeGetTensorImpl()).extent_bytes();
+  if (impl && (has_moved || nbytes > storage.nbytes())) {
+    DeviceContext::refresh(*impl, cpu.storage(), nbytes);
   }
   auto* tensor = lazy.unsafeGetTensorImpl();
   if (!lazy.storage().is_alias_of(storage)) {

@@ -18,6 +18,7 @@ constexpr const char* kConjugate = "native: may return a conjugate view";
 constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
 constexpr const char* kNoMeta = "there is no Meta kernel";
+constexpr const char* kPlace = "where elements go is no shape";
 constexpr const char* kQuantized = "returns a quantized tensor";
 constexpr const char* kNested = "returns a nested tensor";
 constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
@@ -225,12 +226,12 @@ std::vector<OpRow> op_rows() {
        .reason = "eager devices accept targets on the CPU"},
       {.op = "aten::_ctc_loss",
        .traits =
-           {.list_inputs = {"input_lengths", "target_lengths"}, .shape_may_be_static = true, .cpu_indices = "targets"},
+           {.int_inputs = {"input_lengths", "target_lengths"}, .shape_may_be_static = true, .cpu_indices = "targets"},
        .shape = shape::ctc_loss,
        .reason = "shapes depend on lists, which each batch has its own of; eager devices accept targets on the CPU"},
       {.op = "aten::_ctc_loss_backward.Tensor", .traits = {.infer_on_cpu = true}, .reason = kNoMeta},
       {.op = "aten::_ctc_loss_backward",
-       .traits = {.list_inputs = {"input_lengths", "target_lengths"}},
+       .traits = {.int_inputs = {"input_lengths", "target_lengths"}},
        .shape = shape::like({1}),
        .reason = "each batch has its own lists"},
       {.op = "aten::binary_cross_entropy", .layouts = {layout::like(0)}, .shape = shape::loss(3)},
@@ -335,8 +336,8 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::_weight_norm_interface", .shape = shape::weight_norm},
       {.op = "aten::_weight_norm_interface_backward", .shape = shape::like({1, 2})},
       // Products, and linear algebra.
-      {.op = "aten::tril", .fast = fast<ops::tril>()},
-      {.op = "aten::triu", .fast = fast<ops::triu>()},
+      {.op = "aten::tril", .traits = {.int_inputs = {"diagonal"}}, .fast = fast<ops::tril>(), .reason = kPlace},
+      {.op = "aten::triu", .traits = {.int_inputs = {"diagonal"}}, .fast = fast<ops::triu>(), .reason = kPlace},
       {.op = "aten::mm", .fast = fast<ops::mm>()},
       {.op = "aten::mv", .fast = fast<ops::mv>()},
       {.op = "aten::bmm", .fast = fast<ops::bmm>()},
@@ -465,7 +466,7 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::flip", .shape = shape::preserve({0}), .fast = fast<ops::flip>()},
       {.op = "aten::index_select", .shape = shape::selected, .fast = fast<ops::index_select>()},
       {.op = "aten::take", .shape = shape::taken},
-      {.op = "aten::roll", .shape = shape::rolled},
+      {.op = "aten::roll", .traits = {.int_inputs = {"shifts"}}, .shape = shape::rolled, .reason = kPlace},
       {.op = "aten::repeat", .shape = shape::repeated},
       {.op = "aten::embedding_dense_backward",
        .shape = shape::embedding_gradient,

@@ -336,3 +336,28 @@ def fourier_neural_operator(device):
         return loss.item()
 
     return step
+
+
+@case("orbits")
+def orbits(device):
+    """Twelve bodies by leapfrog; a table keeps where they were."""
+    places, speeds = torch.randn(12, 3).to(device), 0.1 * torch.randn(12, 3).to(device)
+    masses, table = torch.rand(12, 1).to(device), torch.zeros(400, 12, 3, device=device)
+    at = {"step": 0}
+
+    def pull():
+        apart = places.unsqueeze(0) - places.unsqueeze(1)
+        distance = (apart.square().sum(-1, keepdim=True) + 0.01).sqrt()
+        return (masses * apart / distance**3).sum(1)
+
+    def step():
+        for _ in range(4):
+            speeds.add_(pull(), alpha=0.005)
+            places.add_(speeds, alpha=0.01)
+            speeds.add_(pull(), alpha=0.005)
+        table[at["step"]] = places
+        earlier = table[max(at["step"] - 5, 0)]
+        at["step"] = (at["step"] + 1) % 400
+        return (places - earlier).norm().item()
+
+    return step

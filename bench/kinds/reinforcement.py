@@ -331,3 +331,25 @@ def cross_entropy_method(device):
         return torque
 
     return step
+
+
+@case("tabular Q-learning")
+def tabular_q_learning(device):
+    """A walk through a field of 6 x 6 places, whose values stand in a table that is written place by place."""
+    chance, values = random.Random(0), torch.zeros(36, 4, device=device)
+    moves = ((0, 1), (1, 0), (0, -1), (-1, 0))
+    at = {"row": 0, "column": 0}
+
+    def step():
+        place = 6 * at["row"] + at["column"]
+        action = chance.randrange(4) if chance.random() < 0.2 else values[place].argmax().item()
+        down, right = moves[action]
+        at.update(row=min(max(at["row"] + down, 0), 5), column=min(max(at["column"] + right, 0), 5))
+        is_over = at["row"] == at["column"] == 5
+        ahead = 0.0 if is_over else 0.95 * values[6 * at["row"] + at["column"]].max()
+        values[place, action] += 0.2 * ((1.0 if is_over else -0.01) + ahead - values[place, action])
+        if is_over:
+            at.update(row=0, column=0)
+        return action
+
+    return step

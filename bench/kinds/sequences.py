@@ -371,3 +371,22 @@ def language_model_with_tied_weights(device):
         return loss.item()
 
     return step
+
+
+@case("forecasting from windows")
+def forecasting_from_windows(device):
+    """Windows of one long series, wherever they begin."""
+    chance, series = random.Random(0), torch.randn(2000, 4).cumsum(0).to(device)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(96, 64), nn.GELU(), nn.Linear(64, 32)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        starts = [chance.randrange(1960) for _ in range(8)]
+        past = torch.stack([series[start : start + 24] for start in starts])
+        future = torch.stack([series[start + 24 : start + 32] for start in starts])
+        mean = past.mean(1, keepdim=True)
+        loss = F.mse_loss(model(past - mean).view(8, 8, 4), future - mean)
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step

@@ -532,3 +532,24 @@ def ensemble(device):
         return losses.tolist()
 
     return step
+
+
+@case("batches by slices")
+def batches_by_slices(device):
+    """Data that lies on the device, in the order of each epoch's own, a slice for each batch."""
+    size, points = 48, 480
+    data, labels = batch(device, size=points)
+    model = network(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    orders = torch.Generator().manual_seed(0)
+    epoch = {"at": points}
+
+    def step():
+        if epoch["at"] == points:
+            order = torch.randperm(points, generator=orders).to(device)
+            epoch.update(at=0, data=data[order], labels=labels[order])
+        part = slice(epoch["at"], epoch["at"] + size)
+        epoch["at"] += size
+        return train(model, optimizer, epoch["data"][part], epoch["labels"][part]).item()
+
+    return step

@@ -517,15 +517,17 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
   if (is_for_row_ && !is_one) {
     return std::nullopt;
   }
+  const uint32_t offset_scalar = operand.view() ? operand.view()->offset_scalar : View::kFixed;
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].strides == *strides) {
+    if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].offset_scalar == offset_scalar &&
+        inputs_[i].strides == *strides) {
       return Source{true, i};
     }
   }
   if (is_torn({seen.offset, *strides})) {
     return std::nullopt;
   }
-  inputs_.push_back({value, seen.offset, *strides});
+  inputs_.push_back({value, seen.offset, offset_scalar, *strides});
   return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
 }
 

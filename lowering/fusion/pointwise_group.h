@@ -20,7 +20,12 @@ class PointwiseGroup {
   struct Input {
     GraphValue value;
     int64_t offset;         // elements from the start of its memory
+    uint32_t offset_scalar; // as of a View
     c10::DimVector strides; // of the group's sizes
+
+    bool moves() const {
+      return offset_scalar != View::kFixed;
+    }
   };
 
   static constexpr size_t kMaxNodes = 32;

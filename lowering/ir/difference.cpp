@@ -100,7 +100,7 @@ Found compare_signatures(NodeId id, const Signature& now, const Signature& then)
   return Difference{Kind::kConstant, id, "a number is of another type, or arguments share memory in another way"};
 }
 
-bool same_view(const Geometry* a, const Geometry* b) {
+bool same_view(const View* a, const View* b) {
   return a == b || (a && b && *a == *b);
 }
 

@@ -23,6 +23,31 @@ bool same_values(c10::IntArrayRef a, c10::IntArrayRef b) {
   return true;
 }
 
+Geometry apart_from_offset(const Geometry& geometry) {
+  Geometry result = geometry;
+  result.offset = 0;
+  return result;
+}
+
+Hash128 hash_combine(Hash128 seed, const Geometry& geometry, bool moves, uint64_t offset) {
+  const uint64_t head = static_cast<uint64_t>(geometry.dtype) | static_cast<uint64_t>(geometry.conj) << 8 |
+                        static_cast<uint64_t>(geometry.neg) << 9 |
+                        static_cast<uint64_t>(geometry.wrapped_number) << 10 | static_cast<uint64_t>(moves) << 11 |
+                        static_cast<uint64_t>(geometry.sizes.size()) << 16;
+  seed = hash_combine(seed, head);
+  seed = hash_combine(seed, offset);
+  seed = hash_words(geometry.sizes.data(), geometry.sizes.size(), seed);
+  return hash_words(geometry.strides.data(), geometry.strides.size(), seed);
+}
+
+std::string to_string(const Geometry& geometry, const std::string& offset) {
+  std::ostringstream out;
+  out << c10::toString(geometry.dtype) << c10::IntArrayRef(geometry.sizes)
+      << " strides=" << c10::IntArrayRef(geometry.strides) << offset << (geometry.conj ? " conj" : "")
+      << (geometry.neg ? " neg" : "") << (geometry.wrapped_number ? " number" : "");
+  return out.str();
+}
+
 } // namespace
 
 Geometry Geometry::of(const c10::TensorImpl& tensor) {
@@ -150,26 +175,29 @@ bool Geometry::operator==(const Geometry& other) const {
          offset == other.offset && sizes == other.sizes && strides == other.strides;
 }
 
+bool View::operator==(const View& other) const {
+  if (offset_scalar != other.offset_scalar) {
+    return false;
+  }
+  return Geometry::operator==(other) || (moves() && apart_from_offset(*this) == apart_from_offset(other));
+}
+
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry) {
-  const uint64_t head = static_cast<uint64_t>(geometry.dtype) | static_cast<uint64_t>(geometry.conj) << 8 |
-                        static_cast<uint64_t>(geometry.neg) << 9 |
-                        static_cast<uint64_t>(geometry.wrapped_number) << 10 |
-                        static_cast<uint64_t>(geometry.sizes.size()) << 16;
-  seed = hash_combine(seed, head);
-  seed = hash_combine(seed, static_cast<uint64_t>(geometry.offset));
-  seed = hash_words(geometry.sizes.data(), geometry.sizes.size(), seed);
-  return hash_words(geometry.strides.data(), geometry.strides.size(), seed);
+  return hash_combine(seed, geometry, /*moves=*/false, static_cast<uint64_t>(geometry.offset));
+}
+
+Hash128 hash_combine(Hash128 seed, const View& view) {
+  return view.moves() ? hash_combine(seed, view, /*moves=*/true, uint64_t{view.offset_scalar})
+                      : hash_combine(seed, static_cast<const Geometry&>(view));
 }
 
 std::string to_string(const Geometry& geometry) {
-  std::ostringstream out;
-  out << c10::toString(geometry.dtype) << c10::IntArrayRef(geometry.sizes)
-      << " strides=" << c10::IntArrayRef(geometry.strides);
-  if (geometry.offset != 0) {
-    out << " offset=" << geometry.offset;
-  }
-  out << (geometry.conj ? " conj" : "") << (geometry.neg ? " neg" : "") << (geometry.wrapped_number ? " number" : "");
-  return out.str();
+  return to_string(geometry, geometry.offset == 0 ? "" : " offset=" + std::to_string(geometry.offset));
+}
+
+std::string to_string(const View& view) {
+  return view.moves() ? to_string(view, " at=" + std::to_string(view.offset))
+                      : to_string(static_cast<const Geometry&>(view));
 }
 
 } // namespace lazyplug

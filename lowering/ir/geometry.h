@@ -75,6 +75,23 @@ c10::DimVector strides_of_result(c10::IntArrayRef sizes, c10::IntArrayRef stride
 
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry);
 
+// How an operand reads part of a value. The offset of a *moving* view is one of the program's scalars, hence an input
+// of the graph, and `offset` is what it was when the view was recorded: who goes through data in slices runs one graph.
+struct View : Geometry {
+  static constexpr uint32_t kFixed = static_cast<uint32_t>(-1);
+  uint32_t offset_scalar = kFixed;
+
+  explicit View(Geometry geometry) : Geometry(std::move(geometry)) {}
+  bool moves() const {
+    return offset_scalar != kFixed;
+  }
+  // In one program, or in two that are the same: whether both see the same elements, whatever the inputs are.
+  bool operator==(const View& other) const;
+};
+
+// Of a moving view: which scalar, not its value.
+Hash128 hash_combine(Hash128 seed, const View& view);
+
 // A layout that several traces refer to, and its hash. Immutable.
 struct SharedLayout : c10::intrusive_ptr_target {
   explicit SharedLayout(Geometry layout) : geometry(std::move(layout)), hash(hash_combine({}, geometry)) {}
@@ -85,5 +102,7 @@ using LayoutPtr = c10::intrusive_ptr<const SharedLayout>;
 
 // "Float[2, 3] strides=[3, 1]", and the offset and bits where they are set.
 std::string to_string(const Geometry& geometry);
+// With " at=" in place of " offset=" if the view moves.
+std::string to_string(const View& view);
 
 } // namespace lazyplug

@@ -136,7 +136,7 @@ class FirstOperands {
   static constexpr size_t kFew = 16;
 
   c10::ArrayRef<Operand> operands_;
-  std::map<std::pair<uint64_t, const Geometry*>, uint32_t> first_; // empty if there are few
+  std::map<std::pair<uint64_t, const View*>, uint32_t> first_; // empty if there are few
 };
 
 } // namespace

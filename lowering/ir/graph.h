@@ -50,7 +50,7 @@ class GraphUse {
     return value_;
   }
   // Null: the value itself.
-  const Geometry* view() const {
+  const View* view() const {
     return view_;
   }
   // The first operand of the same call that is the same tensor: often this one itself.
@@ -81,7 +81,7 @@ class GraphUse {
   void unlink();
 
   GraphValue value_;
-  const Geometry* view_ = nullptr;
+  const View* view_ = nullptr;
   uint32_t same_as_ = 0;
   GraphNode* user_ = nullptr;
   uint32_t index_ = 0;
@@ -178,8 +178,8 @@ class GraphNode {
 // What an operand is to be.
 struct GraphOperand {
   GraphValue value;
-  const Geometry* view = nullptr; // lives as long as the graph
-  uint32_t same_as = 0;           // may be its own index
+  const View* view = nullptr; // lives as long as the graph
+  uint32_t same_as = 0;       // may be its own index
 };
 
 // A program that can be changed, made of a trace to be compiled: nodes in the order in which they run, each with its
@@ -209,7 +209,7 @@ class Graph {
   const std::vector<GraphNode*>& leaves() const {
     return leaves_;
   }
-  // Numbers and seeds, as they were when the graph was made; they are inputs.
+  // Numbers, seeds and offsets of moving views, as they were when the graph was made; they are inputs.
   const std::vector<c10::IValue>& scalars() const {
     return scalars_;
   }
@@ -234,8 +234,11 @@ class Graph {
     return static_cast<uint32_t>(scalars_.size() - 1);
   }
   void add_root(GraphValue value);
-  const Geometry* own(Geometry geometry) {
-    return &geometries_.emplace_front(std::move(geometry));
+  const View* own(View view) {
+    return &geometries_.emplace_front(std::move(view));
+  }
+  const View* own(Geometry geometry) {
+    return own(View(std::move(geometry)));
   }
 
   // Tells each node its place.
@@ -252,7 +255,7 @@ class Graph {
  private:
   GraphNode& append(NodeKind kind, NodeId id);
 
-  std::forward_list<Geometry> geometries_;
+  std::forward_list<View> geometries_;
   std::vector<SignaturePtr> former_signatures_; // layouts of values that were written may stand there
   std::vector<c10::IValue> scalars_;
   Nodes nodes_;

@@ -38,7 +38,7 @@ ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
       if (list_kind(type) == ArgKind::kScalar && traits.scalars_are_constants) {
         return ArgKind::kConstant;
       }
-      return is_named(argument, traits.list_inputs) ? ArgKind::kScalar : list_kind(type);
+      return is_named(argument, traits.int_inputs) ? ArgKind::kScalar : list_kind(type);
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:
       return traits.scalars_are_constants ? ArgKind::kConstant : ArgKind::kScalar;
@@ -47,7 +47,7 @@ ArgKind classify(const c10::Argument& argument, const OpTraits& traits) {
     case c10::TypeKind::DeviceObjType:
       return ArgKind::kDevice;
     default:
-      return ArgKind::kConstant;
+      return is_named(argument, traits.int_inputs) ? ArgKind::kScalar : ArgKind::kConstant;
   }
 }
 

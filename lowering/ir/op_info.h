@@ -47,9 +47,9 @@ enum class FusionClass : uint8_t {
 struct OpTraits {
   // Scalars decide the output's shape, so they are constants.
   bool scalars_are_constants = false;
-  // Lists of integers that change from call to call, as numbers do. They decide
-  // about shapes.
-  std::vector<std::string> list_inputs = {};
+  // Integers, and lists of them, that change from call to call, as numbers do. They may
+  // decide about shapes.
+  std::vector<std::string> int_inputs = {};
   // Tagged as having an output whose shape depends on data, but often it does
   // not: only if there is a mask among the tensors after the first ...
   bool shape_may_be_static = false;

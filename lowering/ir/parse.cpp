@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <unordered_map>
 
@@ -91,13 +92,18 @@ c10::DimVector take_ints(Cursor& cursor) {
 }
 
 // As to_string(Geometry) prints it.
-Geometry take_geometry(Cursor& cursor) {
+// A view's offset may be an input: `moves` says whether it is.
+Geometry take_geometry(Cursor& cursor, bool* moves = nullptr) {
   Geometry geometry;
   geometry.dtype = take_dtype(cursor);
   geometry.sizes = take_ints(cursor);
   cursor.expect(" strides=");
   geometry.strides = take_ints(cursor);
-  geometry.offset = cursor.take(" offset=") ? cursor.take_int() : 0;
+  const bool is_input = moves && cursor.take(" at=");
+  geometry.offset = is_input || cursor.take(" offset=") ? cursor.take_int() : 0;
+  if (moves) {
+    *moves = is_input;
+  }
   geometry.conj = cursor.take(" conj");
   geometry.neg = cursor.take(" neg");
   geometry.wrapped_number = cursor.take(" number");
@@ -264,6 +270,18 @@ class Parser {
     call.signature->args.push_back(std::move(binding));
   }
 
+  const View* take_view(GraphValue value, Cursor& cursor) {
+    bool moves = false;
+    View view(take_geometry(cursor, &moves));
+    if (moves) {
+      // Two views that begin at one element of a value are taken to move together.
+      const auto [scalar, is_new] = offsets_.try_emplace({value.node->id(), value.output, view.offset}, 0);
+      scalar->second = is_new ? graph_.add_scalar(view.offset) : scalar->second;
+      view.offset_scalar = scalar->second;
+    }
+    return graph_.own(std::move(view));
+  }
+
   void add_operand(size_t argument, Call& call, Cursor& cursor) {
     const auto index = static_cast<uint32_t>(call.operands.size());
     GraphOperand operand{{}, nullptr, index};
@@ -275,7 +293,7 @@ class Parser {
     } else if (!cursor.take("None")) {
       operand.value = take_value(cursor);
       if (cursor.take("[")) {
-        operand.view = graph_.own(take_geometry(cursor));
+        operand.view = take_view(operand.value, cursor);
         cursor.expect("]");
       }
       for (uint32_t i = 0; i < index && !operand.view; ++i) {
@@ -362,6 +380,7 @@ class Parser {
   c10::function_ref<const OpInfo&(const std::string&)> find_op_;
   Graph graph_;
   std::unordered_map<NodeId, GraphNode*> nodes_;
+  std::map<std::tuple<NodeId, uint32_t, int64_t>, uint32_t> offsets_; // of moving views of a value: their scalars
 };
 
 } // namespace

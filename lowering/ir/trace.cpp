@@ -5,7 +5,7 @@
 namespace lazyplug {
 namespace {
 
-uint64_t first_with_view(c10::ArrayRef<Operand> operands, const Geometry* view) {
+uint64_t first_with_view(c10::ArrayRef<Operand> operands, const View* view) {
   uint64_t i = 0;
   while (operands[i].view != view) {
     ++i;
@@ -88,8 +88,13 @@ void Trace::reserve(Size size) {
   leaf_layouts_.reserve(size.leaves);
 }
 
-const Geometry* Trace::own(Geometry geometry) {
-  return &geometries_.emplace_front(std::move(geometry));
+const View* Trace::own(View view) {
+  return &geometries_.emplace_front(std::move(view));
+}
+
+uint32_t Trace::add_scalar(c10::IValue scalar) {
+  scalars_.push_back(std::move(scalar));
+  return static_cast<uint32_t>(scalars_.size() - 1);
 }
 
 void Trace::add_written(const Node& node) {

@@ -33,7 +33,7 @@ struct Operand {
   Value value;
   // Owned by the trace; null: the value itself. Operands of one call with one
   // view are one tensor.
-  const Geometry* view = nullptr;
+  const View* view = nullptr;
 };
 
 enum class NodeKind : uint8_t {
@@ -106,7 +106,12 @@ class Trace {
   void reserve(Size size);
 
   // Keeps a geometry alive as long as the trace.
-  const Geometry* own(Geometry geometry);
+  const View* own(View view);
+  const View* own(Geometry geometry) {
+    return own(View(std::move(geometry)));
+  }
+  // A scalar that belongs to no call: the offset of moving views.
+  uint32_t add_scalar(c10::IValue scalar);
 
   bool empty() const {
     return nodes_.empty();
@@ -176,7 +181,7 @@ class Trace {
   std::vector<DeviceDataInfo> leaf_infos_;
   std::vector<LayoutPtr> leaf_layouts_;
   std::vector<Written> written_;
-  std::forward_list<Geometry> geometries_; // a list: addresses stay valid, and an empty one costs nothing
+  std::forward_list<View> geometries_; // a list: addresses stay valid, and an empty one costs nothing
   Hash128 hash_;
   size_t pending_bytes_ = 0;
 };

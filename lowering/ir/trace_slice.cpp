@@ -1,6 +1,7 @@
 #include "lowering/ir/trace_slice.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace lazyplug {
 namespace {
@@ -62,7 +63,7 @@ class Copier {
   }
 
   // Operands of one call with one view are one tensor, and stay so.
-  const Geometry* copy_view(const Geometry* view) {
+  const View* copy_view(const View* view) {
     if (!view) {
       return nullptr;
     }
@@ -71,14 +72,28 @@ class Copier {
         return copy;
       }
     }
-    return views_.emplace_back(view, to_.own(*view)).second;
+    View copy = *view;
+    if (view->moves()) {
+      copy.offset_scalar = copy_offset(view->offset_scalar);
+    }
+    return views_.emplace_back(view, to_.own(std::move(copy))).second;
+  }
+
+  uint32_t copy_offset(uint32_t scalar) {
+    const auto [known, is_new] = offsets_.try_emplace(scalar, 0);
+    if (is_new) {
+      const c10::IValue& offset = from_.all_scalars()[scalar];
+      known->second = to_.add_scalar(with_data_ ? offset : without_data(offset));
+    }
+    return known->second;
   }
 
   const Trace& from_;
   const bool with_data_;
   Trace to_;
   std::vector<NodeId> numbers_;
-  std::vector<std::pair<const Geometry*, const Geometry*>> views_; // of the current call
+  std::vector<std::pair<const View*, const View*>> views_; // of the current call
+  std::unordered_map<uint32_t, uint32_t> offsets_;         // of moving views: scalars of both traces
 };
 
 const OpInfo& alias_op() {
@@ -150,7 +165,7 @@ void add_root(TraceSlice& slice, Value value, const Geometry& geometry) {
     slice.roots.push_back(value);
     return;
   }
-  const Geometry* view = is_whole ? nullptr : slice.trace.own(geometry);
+  const View* view = is_whole ? nullptr : slice.trace.own(geometry);
   const Operand operand{value, view};
   slice.roots.push_back({slice.trace.add_call(alias_signature(geometry), operand, {}, 0, nullptr), 0});
 }

@@ -81,6 +81,19 @@ def test_scalars_are_listed():
     assert {float(v) for v in values[1:]} >= {5.0, 3.0}
 
 
+def test_where_views_begin_is_an_input():
+    x = lazy(1, 2, 3, 4)
+    y = x[1:3] * 2
+    key = computation.get_graph_hash([y])
+    ids, values = computation.get_tensors_ts_device_data_node([y])
+    assert ids == [torch_lazyplug.get_tensor_id(x), -1, -1] and values[1:] == [1, 2]
+    (result,) = computation.run_cached_graph(key, [values[0], 2, 10])
+    assert result.tolist() == [30, 40]
+    for offset in (-1, 3):
+        with pytest.raises(IndexError, match=f"a view at {offset} leaves its storage"):
+            computation.run_cached_graph(key, [values[0], offset, 10])
+
+
 def test_device_data_is_that_from_before_a_write():
     x = lazy(1, 2)
     before = torch_lazyplug.get_tensor_id(x)

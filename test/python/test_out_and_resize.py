@@ -5,6 +5,8 @@ import torch
 from helpers import STATES, both
 from matrix_cases import Cases, matrix
 
+from torch_lazyplug import config
+
 case = Cases()
 
 
@@ -147,3 +149,17 @@ def resize_to_zero_and_back(x):
 @pytest.mark.parametrize("name", case)
 def test_case(name, state):
     both(case[name], matrix(), state=state)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_storages_that_kernels_resize_have_eagers_size(seed):
+    """Also where there is more memory behind them than they need."""
+
+    def grow(x, zeros):
+        mask = torch.logical_and(x, x)
+        part = mask.narrow(0, 1, 0)
+        torch.gt(mask, zeros, out=part)
+        return part
+
+    with config.changed({"scramble": seed, "run_at_once": "never"}):
+        both(grow, torch.ones(1), torch.zeros(1, 1), fallbacks=1)

@@ -150,7 +150,8 @@ def test_inputs_lie_as_the_graph_reads_them(tmp_path):
     x = whole[2:14].view(3, 4).t()
     debug.save_graph(tmp_path / "graph", [x.exp(), whole.view(4, 5), whole.t()])
     graph = debug.load_graph(tmp_path / "graph")
-    (given,) = graph.inputs
+    given, offset = graph.inputs
+    assert offset == 2
     assert given.untyped_storage().nbytes() == 80 and given.tolist() == list(range(20))
     assert "%0 : Float(20, strides=[1])" in graph.text
 

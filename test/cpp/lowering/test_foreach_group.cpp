@@ -21,7 +21,7 @@ class ForeachGroups : public testing::Test {
       std::vector<c10::IValue> scalars,
       const Geometry& layout,
       std::optional<Geometry> promised = {},
-      const Geometry* view = nullptr) {
+      const View* view = nullptr) {
     const OpInfo& op = make_op(name, overload);
     const bool writes = op.writes();
     std::vector<ArgBinding> args;
@@ -62,7 +62,7 @@ class ForeachGroups : public testing::Test {
     return values;
   }
 
-  const Geometry row = floats({4});
+  const View row{floats({4})};
   const Geometry doubles = Geometry::contiguous(at::kDouble, {4});
   Graph graph;
   NodeId next_id = 0;

@@ -27,7 +27,7 @@ class PointwiseKernelTest : public testing::Test {
     return stack;
   }
 
-  const std::shared_ptr<torch::jit::Graph> graph = std::make_shared<torch::jit::Graph>();
+  std::shared_ptr<torch::jit::Graph> graph = std::make_shared<torch::jit::Graph>();
   const at::Tensor a = at::arange(6, at::kFloat).view({2, 3});
   const at::Tensor b = at::tensor({1.F, 2.F, 3.F});
 };
@@ -42,6 +42,23 @@ TEST_F(PointwiseKernelTest, RunsHereAndOnTorchScriptsInterpreter) {
   ASSERT_EQ(stack.size(), 2);
   EXPECT_TRUE(stack[0].toTensor().equal(a * b));
   EXPECT_TRUE(stack[1].toTensor().equal(a + 2 * a));
+}
+
+TEST_F(PointwiseKernelTest, InputsMoveWithinTheirMemory) {
+  graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(
+      R"(
+graph(%a : Float(6, strides=[1]), %n : float, %at : int):
+  %c : Float(2, 2, strides=[2, 1]) = lazyplug::pointwise[program="f32 memory 2 slots 2 numbers 1 1 = add 0 0 0 ;", layout="2 2;2 1", dtypes="6", places="0 1 2", moving="0", depends="0", old="-1", made_by="1 0", ops=["aten::add.Tensor"]](%a, %n, %at)
+  return (%c)
+)",
+      graph.get());
+  const at::Tensor flat = a.view({6});
+  const at::Tensor shifted = flat.slice(0, 2, 6).view({2, 2}).t();
+  EXPECT_TRUE(run({flat, 2.0, 2})[0].toTensor().equal(shifted * 3));
+  for (const int64_t offset : {-1, 3}) {
+    EXPECT_THROW(run({flat, 2.0, offset}), c10::IndexError) << offset;
+  }
 }
 
 TEST_F(PointwiseKernelTest, WhatDiesMakesRoomIfItIsNotReadAgain) {

@@ -93,6 +93,17 @@ TEST(StridedView, CarriesTheBits) {
   EXPECT_EQ(at::result_type(wrapped, at::ones({1}, at::kHalf)), at::kHalf);
 }
 
+TEST(Moved, StaysWithinItsMemory) {
+  const at::Tensor base = iota({5});
+  for (const int64_t offset : {0, 3}) {
+    EXPECT_TRUE(
+        at::equal(moved(strided_view(base, floats({5}), floats({2})), offset), base.slice(0, offset, offset + 2)));
+  }
+  for (const int64_t offset : {-1, 4}) {
+    EXPECT_THROW(moved(strided_view(base, floats({5}), floats({2})), offset), c10::IndexError) << offset;
+  }
+}
+
 TEST(MakeCpuTensor, HasTheGeometryAndNoMemoryOfItsOwn) {
   const at::Tensor base = iota({4});
   const at::Tensor tensor = make_cpu_tensor(base.storage(), floats({2, 2}));
@@ -151,8 +162,8 @@ TEST(SeededGenerator, DependsOnItsSeedAlone) {
 
 // ---- as TorchScript ops ----
 
-c10::IValue call_op(const char* name, c10::Stack stack) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
+c10::IValue call_op(const char* name, c10::Stack stack, const char* overload = "") {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).callBoxed(&stack);
   EXPECT_EQ(stack.size(), 1);
   return stack.front();
 }
@@ -169,6 +180,13 @@ TEST(RuntimeOps, AreTorchScriptOpsOfTheSameMeaning) {
           .toTensor();
   EXPECT_TRUE(at::equal(view, -base.select(1, 1)));
   EXPECT_EQ(view.storage().data(), base.storage().data());
+  const at::Tensor moving =
+      call_op(
+          "lazyplug::strided_view",
+          {base, 1, layout, strides, static_cast<int64_t>(at::kFloat), column, column, false, true, false},
+          "moving")
+          .toTensor();
+  EXPECT_TRUE(at::equal(moving, view));
   EXPECT_TRUE(at::equal(call_op("lazyplug::own", {base, layout, strides}).toTensor(), base));
   EXPECT_EQ(
       geometry_of(call_op("lazyplug::empty", {static_cast<int64_t>(at::kInt), layout, strides}).toTensor()),

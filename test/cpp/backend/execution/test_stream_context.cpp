@@ -29,6 +29,21 @@ TEST_F(StreamContextTest, AViewIsAReadOfItsStoragesValue) {
   EXPECT_NE(operands(4)[0].view, nullptr);
 }
 
+TEST_F(StreamContextTest, WhereAPartBeginsIsNoPartOfTheProgram) {
+  const at::Tensor values = iota({8, 3});
+  const at::Tensor table = to_lazy(values);
+  const auto hash_of = [&](int64_t row, int64_t other) {
+    const at::Tensor y = add(table.slice(0, row, row + 2), table.slice(0, other, other + 2));
+    const Hash128 hash = stream_.trace().hash();
+    run();
+    expect_equal(y, values.slice(0, row, row + 2) + values.slice(0, other, other + 2));
+    return hash;
+  };
+  EXPECT_EQ(hash_of(0, 0), hash_of(3, 3));
+  EXPECT_EQ(hash_of(0, 1), hash_of(3, 2));
+  EXPECT_NE(hash_of(0, 0), hash_of(0, 1)) << "one place or two";
+}
+
 TEST_F(StreamContextTest, AWriteMakesTheStoragePendingAndHandsItsMemoryBack) {
   at::Tensor y = to_lazy(cpu);
   add_(y, x);

@@ -18,7 +18,7 @@ const OpTraits& traits_of(const c10::OperatorName& name) {
 
 bool is_empty(const OpTraits& traits) {
   return !traits.scalars_are_constants && traits.hidden_writes.empty() && traits.hidden_writes_if.empty() &&
-         !traits.shape_may_be_static && traits.cpu_indices.empty() && traits.list_inputs.empty();
+         !traits.shape_may_be_static && traits.cpu_indices.empty() && traits.int_inputs.empty();
 }
 
 bool is_left_alone(const c10::OperatorName& name) {

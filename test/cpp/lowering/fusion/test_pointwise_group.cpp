@@ -67,6 +67,19 @@ TEST_F(PointwiseGroups, ReadWhatComesFromElsewhereThroughViews) {
   EXPECT_EQ(group->inputs()[1].strides, (c10::DimVector{8, 0}));
 }
 
+TEST_F(PointwiseGroups, WhatMayMoveIsAnInputOfItsOwn) {
+  EXPECT_EQ(
+      add_all(
+          "%3 = aten::mul.Tensor(%0[Float[2] strides=[1] offset=1], %0[Float[2] strides=[1] at=1])"
+          "  # Float[2] strides=[1]\n"
+          "%4 = aten::mul.Tensor(%3, %0[Float[2] strides=[1] at=1])  # Float[2] strides=[1]\n"
+          "return %4\n"),
+      "11");
+  ASSERT_EQ(group->inputs().size(), 2);
+  EXPECT_FALSE(group->inputs()[0].moves());
+  EXPECT_TRUE(group->inputs()[1].moves());
+}
+
 TEST_F(PointwiseGroups, MasksStayNumbersWithinAGroup) {
   EXPECT_EQ(
       add_all(

@@ -123,6 +123,27 @@ TEST(Geometry, TextNamesWhatIsNotTheDefault) {
   EXPECT_EQ(to_string(geometry), "Float[2] strides=[1] offset=5 conj neg number");
 }
 
+TEST(View, WhereAMovingOneBeginsIsNoPartOfIt) {
+  View view(strided({2}, {1}, 5));
+  View other(strided({2}, {1}, 6));
+  EXPECT_FALSE(view.moves());
+  EXPECT_FALSE(view == other);
+  EXPECT_EQ(hash_combine(Hash128(), view), hash_combine(Hash128(), strided({2}, {1}, 5)));
+  EXPECT_NE(hash_combine(Hash128(), view), hash_combine(Hash128(), other));
+  view.offset_scalar = other.offset_scalar = 3;
+  EXPECT_TRUE(view.moves());
+  EXPECT_TRUE(view == other);
+  EXPECT_EQ(hash_combine(Hash128(), view), hash_combine(Hash128(), other));
+  EXPECT_NE(hash_combine(Hash128(), view), hash_combine(Hash128(), strided({2}, {1}, 3))) << "a scalar is no offset";
+  EXPECT_EQ(to_string(other), "Float[2] strides=[1] at=6");
+  other.offset_scalar = 4;
+  EXPECT_FALSE(view == other);
+  EXPECT_NE(hash_combine(Hash128(), view), hash_combine(Hash128(), other));
+  other.offset_scalar = 3;
+  other.strides = {2};
+  EXPECT_FALSE(view == other);
+}
+
 TEST(Geometry, OfAStorageIsTheTensorsIfItCoversIt) {
   const auto of_storage = [](const at::Tensor& tensor) {
     return Geometry::of_storage(*tensor.unsafeGetTensorImpl(), tensor.storage().nbytes());

@@ -30,6 +30,39 @@ TEST(Parse, ReadsWhatIsPrinted) {
       "return %3, %10, %7, %11\n");
 }
 
+TEST(Parse, MovingViewsOfOnePlaceMoveTogether) {
+  const std::string text =
+      "%0 = device_data(0)  # Float[4] strides=[1]\n"
+      "%1 = aten::mul.Tensor(%0[Float[2] strides=[1] at=2], %0[Float[2] strides=[1] at=0])  # Float[2] strides=[1]\n"
+      "%2 = aten::neg(%0[Float[1] strides=[1] at=2 neg])  # Float[1] strides=[1]\n"
+      "return %1, %2\n";
+  expect_kept(text);
+  const Graph graph = parse(text);
+  ASSERT_EQ(graph.scalars().size(), 2);
+  const auto& product = *std::next(graph.nodes().begin());
+  EXPECT_EQ(product.operand(0).view()->offset_scalar, graph.nodes().back().operand(0).view()->offset_scalar);
+  EXPECT_NE(product.operand(0).view()->offset_scalar, product.operand(1).view()->offset_scalar);
+}
+
+TEST(Parse, MovingViewsAreReadWhereTheInputsSay) {
+  const at::Tensor x = at::tensor({-1.5F, 2.0F, -3.5F, 4.0F});
+  for (const char* op : {"abs", "digamma"}) { // in a group, and by a kernel of PyTorch's
+    Graph graph = parse(
+        "%0 = device_data(0)  # Float[4] strides=[1]\n%1 = aten::" + std::string(op) +
+        "(%0[Float[2] strides=[1] at=1])  # Float[2] strides=[1]\n"
+        "%2 = aten::neg(%1)  # Float[2] strides=[1]\nreturn %2\n");
+    const TorchScriptComputation computation(LoweringContext(graph).lower());
+    const auto run = [&](int64_t offset) { return computation.run({{x}, {offset}}).outputs[0]; };
+    for (const int64_t offset : {0, 2}) {
+      const at::Tensor part = x.slice(0, offset, offset + 2);
+      EXPECT_TRUE(at::equal(run(offset).tensor, -(std::string(op) == "abs" ? part.abs() : part.digamma()))) << op;
+    }
+    for (const int64_t offset : {-1, 3}) {
+      EXPECT_THROW(std::rethrow_exception(run(offset).error), c10::IndexError) << op << offset;
+    }
+  }
+}
+
 TEST(Parse, HiddenWritesAreThoseThatHaveResults) {
   const OpTraits traits{.hidden_writes = {"running_mean", "running_var"}, .hidden_writes_if = "training"};
   const OpInfo& norm = make_op("aten::native_batch_norm", "", traits);

@@ -76,6 +76,26 @@ TEST(TraceSlice, CopyWithoutDataIsTheSameProgram) {
   EXPECT_EQ(copy.leaf_info(0).tensor_id, 7);
 }
 
+TEST(TraceSlice, MovingViewsStayWhereTheyAre) {
+  Trace trace;
+  const Value a = add_leaf(trace, at::tensor({1.0F, 2.0F, 4.0F, 8.0F}));
+  trace.add_scalar(7);
+  View first(floats({2}));
+  View last(floats({2}));
+  last.offset = 2;
+  last.offset_scalar = trace.add_scalar(2);
+  first.offset_scalar = trace.add_scalar(0);
+  const Value sum = add_add(trace, {a, trace.own(last)}, {a, trace.own(first)}, floats({2}), 2);
+  const Value other = add_add(trace, {a, trace.own(last)}, {a, trace.own(last)}, floats({2}), 1);
+  const TraceSlice slice = extract(trace, {sum, other});
+  EXPECT_EQ(slice.trace.all_scalars().size(), 4) << "two offsets and two numbers";
+  const auto outputs =
+      compile(slice.trace, slice.roots)->run({slice.trace.leaves(), slice.trace.all_scalars()}).outputs;
+  EXPECT_TRUE(at::equal(outputs[0].tensor, at::tensor({6.0F, 12.0F})));
+  EXPECT_TRUE(at::equal(outputs[1].tensor, at::tensor({8.0F, 16.0F})));
+  EXPECT_EQ(copy_without_data(slice.trace).hash(), slice.trace.hash());
+}
+
 TEST(TraceSlice, CopyWithoutDataKeepsTheLengthOfLists) {
   Trace trace;
   const Value leaf = trace.add_device_data(at::ones({2}), floats({2}));

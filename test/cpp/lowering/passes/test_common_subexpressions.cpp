@@ -28,11 +28,12 @@ TEST(CommonSubexpressions, OtherConstantsViewsAndInputsAreNot) {
   const std::string text = kExpOfData +
                            "%2 = aten::exp(%0[Float[3] strides=[1]])  # Float[3] strides=[1]\n"
                            "%3 = aten::exp(%0[Float[3] strides=[1] offset=3])  # Float[3] strides=[1]\n"
+                           "%8 = aten::exp(%0[Float[3] strides=[1] at=3])  # Float[3] strides=[1]\n"
                            "%4 = aten::softmax.int(%0, 0, None)  # Float[2, 3] strides=[3, 1]\n"
                            "%5 = aten::softmax.int(%0, 1, None)  # Float[2, 3] strides=[3, 1]\n"
                            "%6 = aten::add.Tensor(%0, %1, 2)  # Float[2, 3] strides=[3, 1]\n"
                            "%7 = aten::add.Tensor(%0, %1, 2)  # Float[2, 3] strides=[3, 1]\n"
-                           "return %2, %3, %4, %5, %6, %7\n";
+                           "return %2, %3, %8, %4, %5, %6, %7\n";
   EXPECT_EQ(after(merge_common_subexpressions, text), text);
 }
 
