@@ -14,8 +14,8 @@ def get_tensors_ts_device_data_node(tensors: Sequence[torch.Tensor]) -> tuple[li
     """What the graph that computes the tensors starts from: tensor ids, and the tensors or numbers themselves.
 
     Each storage is listed once, in the order in which ``run_cached_graph`` takes the inputs. Ids are those of
-    ``get_tensor_id``; numbers, among them where views of parts of storages begin, and copies of CPU scalars have -1, and
-    seeds of random ops -2. The tensors are on the CPU and share the memory of the lazy ones.
+    ``get_tensor_id``; numbers, among them where views of parts of storages begin, and copies of CPU scalars have -1,
+    and seeds of random ops -2. The tensors are on the CPU and share the memory of the lazy ones.
     """
     return _C._lazy_ts_backend._get_tensors_ts_device_data_node(list(tensors))
 
