@@ -58,7 +58,7 @@ class ShortSteps {
   // Steps that are looked at before a trial, and ops that they have in the mean at most: longer ones gain from being
   // seen as a whole.
   static constexpr int64_t kWatched = 32;
-  static constexpr int64_t kMostOps = 16;
+  static constexpr int64_t kMostOps = 32;
   // Longer ones take as long as their kernels.
   static constexpr std::chrono::microseconds kMostTime{500};
   // A program is another one if more than this part of its steps is not known.

@@ -52,6 +52,9 @@ c10::DimVector iterated(const Answered& call) {
 LayoutRule like(size_t tensor) {
   return [tensor](const Answered& call) {
     const at::Tensor& model = call.tensors[tensor];
+    if (call.result.dim() != model.dim()) {
+      return c10::DimVector(call.result.strides()); // it has been reduced
+    }
     const bool dense = model.is_non_overlapping_and_dense();
     return dense ? c10::DimVector(model.strides())
                  : c10::DimVector(at::infer_dense_strides(model.sizes(), model.strides()));

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import DEVICE, both, finish_pending, work
 from torch.library import _scoped_library
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_map_only
 
 import torch_lazyplug
+from torch_lazyplug import config
 
 pytestmark = pytest.mark.lazy_only
 
@@ -83,3 +87,31 @@ def test_a_large_call_that_is_refused_raises_each_time():
     for _ in range(2):
         with pytest.raises(torch.linalg.LinAlgError, match="singular"):
             torch.linalg.solve(torch.zeros(100, 100, device=DEVICE), torch.zeros(100, device=DEVICE)).cpu()
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_large_batches_are_recorded(reduction):
+    x, y = torch.rand(64, 784), torch.rand(64, 784)
+    both(lambda x, y: F.binary_cross_entropy(x, y, reduction=reduction), x, y, nbytes=False) # the CPU's loss keeps a buffer
+
+
+# Not those that run on GPUs only, that take an argument on the CPU, or go beyond their storage on zeros.
+UNUSUAL = "jiterator", "tensor_split", "as_strided_partial_views"
+OPS = [op for op in op_db if torch.float32 in op.dtypes and not op.formatted_name.startswith(UNUSUAL)]
+
+
+def fallbacks_of(op, sample, small_call):
+    """Which ops run on the CPU if calls of so many elements are small: these ask the CPU's kernel for their shapes."""
+    arguments = tree_map_only(torch.Tensor, lambda x: x.detach().to(DEVICE), (sample.input, sample.args, sample.kwargs))
+    with config.changed({"small_call": small_call}), work() as done:
+        op.op(arguments[0], *arguments[1], **arguments[2])
+    return set(done.fallback_ops)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.formatted_name)
+def test_large_calls_are_recorded_where_small_ones_are(op):
+    """Meta kernels and shape rules know what the CPU's kernels know."""
+    for sample in list(op.sample_inputs("cpu", torch.float32))[:4]:
+        large = fallbacks_of(op, sample, small_call=0)
+        assert large <= fallbacks_of(op, sample, small_call=config.get("small_call"))
