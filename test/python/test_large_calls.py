@@ -92,7 +92,8 @@ def test_a_large_call_that_is_refused_raises_each_time():
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_losses_of_large_batches_are_recorded(reduction):
     x, y = torch.rand(64, 784), torch.rand(64, 784)
-    both(lambda x, y: F.binary_cross_entropy(x, y, reduction=reduction), x, y, nbytes=False) # the CPU's loss keeps a buffer
+    # The CPU's loss keeps the buffer that it was reduced from.
+    both(lambda x, y: F.binary_cross_entropy(x, y, reduction=reduction), x, y, nbytes=False)
 
 
 # Not those that run on GPUs only, that take an argument on the CPU, or go beyond their storage on zeros.
