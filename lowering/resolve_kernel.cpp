@@ -51,10 +51,10 @@ Kernel view_kernel(const JitNode& node, TypeGeometries& geometries) {
   if (!moves) {
     return {[=](c10::Stack& stack) { stack.back() = strided_view(stack.back().toTensor(), *layout, *seen); }, 1};
   }
-  const auto run = [=](c10::Stack& stack) {
+  const auto run = [=, extent = seen->extent_bytes()](c10::Stack& stack) {
     const int64_t offset = stack.back().toInt();
     stack.pop_back();
-    stack.back() = moved(strided_view(stack.back().toTensor(), *layout, *seen), offset);
+    stack.back() = moved(strided_view(stack.back().toTensor(), *layout, *seen), offset, extent);
   };
   return {run, 2};
 }

@@ -53,14 +53,15 @@ at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Ge
   return make_cpu_tensor(ensure_layout(base, layout).storage(), view);
 }
 
-at::Tensor moved(at::Tensor view, int64_t offset) {
+at::Tensor moved(at::Tensor view, int64_t offset, size_t extent) {
   auto* impl = view.unsafeGetTensorImpl();
-  impl->set_storage_offset(offset);
+  const size_t nbytes = impl->unsafe_storage().nbytes();
   TORCH_CHECK_INDEX(
-      offset >= 0 && Geometry::of(*impl).extent_bytes() <= impl->unsafe_storage().nbytes(),
+      offset >= 0 && extent <= nbytes && static_cast<size_t>(offset) <= (nbytes - extent) / impl->itemsize(),
       "a view at ",
       offset,
       " leaves its storage");
+  impl->set_storage_offset(offset);
   return view;
 }
 
@@ -155,7 +156,8 @@ at::Tensor moving_view_op(
   view.conj = conj;
   view.neg = neg;
   view.wrapped_number = wrapped_number;
-  return moved(strided_view(base, geometry(base.scalar_type(), layout_sizes, layout_strides), view), offset);
+  const Geometry layout = geometry(base.scalar_type(), layout_sizes, layout_strides);
+  return moved(strided_view(base, layout, view), offset, view.extent_bytes());
 }
 
 at::Tensor own_op(at::Tensor base, at::IntArrayRef sizes, at::IntArrayRef strides) {

@@ -35,8 +35,9 @@ at::Tensor ensure_layout(const at::Tensor& tensor, const Geometry& layout);
 
 // A tensor over the memory of `base`, which is first made to lie as `layout`.
 at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Geometry& view);
-// The view at another offset, which must not take it out of its memory.
-at::Tensor moved(at::Tensor view, int64_t offset);
+// A view that begins at offset 0 at another one, which must not take it out of its memory. `extent` is what it covers,
+// in bytes.
+at::Tensor moved(at::Tensor view, int64_t offset, size_t extent);
 
 // A tensor over `storage`, which belongs to the device with this dispatch key.
 at::Tensor make_tensor(c10::Storage storage, const Geometry& geometry, c10::DispatchKey key);

@@ -192,11 +192,10 @@ Operand StreamContext::read(LazyStorageImpl& storage, const Tensor& tensor, Afte
   if (storage.layout_->matches(tensor)) {
     return {storage.value_, nullptr};
   }
-  View view(Geometry::of(tensor));
-  if (static_cast<size_t>(view.numel()) * view.itemsize() < storage.nbytes()) {
-    view.offset_scalar = scalar_of_offset(storage, view.offset);
-  }
-  return {storage.value_, trace_.own(std::move(view))};
+  Geometry view = Geometry::of(tensor);
+  const bool is_part = static_cast<size_t>(tensor.numel()) * view.itemsize() < storage.nbytes();
+  const uint32_t offset_scalar = is_part ? scalar_of_offset(storage, view.offset) : View::kFixed;
+  return {storage.value_, trace_.own(std::move(view), offset_scalar)};
 }
 
 // One for all views of a storage that begin there, or equal calls would not be known as such; unless it is read in many

@@ -81,7 +81,8 @@ struct View : Geometry {
   static constexpr uint32_t kFixed = static_cast<uint32_t>(-1);
   uint32_t offset_scalar = kFixed;
 
-  explicit View(Geometry geometry) : Geometry(std::move(geometry)) {}
+  explicit View(Geometry geometry, uint32_t offset_scalar = kFixed)
+      : Geometry(std::move(geometry)), offset_scalar(offset_scalar) {}
   bool moves() const {
     return offset_scalar != kFixed;
   }

@@ -234,11 +234,8 @@ class Graph {
     return static_cast<uint32_t>(scalars_.size() - 1);
   }
   void add_root(GraphValue value);
-  const View* own(View view) {
-    return &geometries_.emplace_front(std::move(view));
-  }
-  const View* own(Geometry geometry) {
-    return own(View(std::move(geometry)));
+  const View* own(Geometry geometry, uint32_t offset_scalar = View::kFixed) {
+    return &geometries_.emplace_front(std::move(geometry), offset_scalar);
   }
 
   // Tells each node its place.

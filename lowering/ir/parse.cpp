@@ -272,14 +272,14 @@ class Parser {
 
   const View* take_view(GraphValue value, Cursor& cursor) {
     bool moves = false;
-    View view(take_geometry(cursor, &moves));
-    if (moves) {
-      // Two views that begin at one element of a value are taken to move together.
-      const auto [scalar, is_new] = offsets_.try_emplace({value.node->id(), value.output, view.offset}, 0);
-      scalar->second = is_new ? graph_.add_scalar(view.offset) : scalar->second;
-      view.offset_scalar = scalar->second;
+    Geometry view = take_geometry(cursor, &moves);
+    if (!moves) {
+      return graph_.own(std::move(view));
     }
-    return graph_.own(std::move(view));
+    // Two views that begin at one element of a value are taken to move together.
+    const auto [known, is_new] = offsets_.try_emplace({value.node->id(), value.output, view.offset}, 0);
+    known->second = is_new ? graph_.add_scalar(view.offset) : known->second;
+    return graph_.own(std::move(view), known->second);
   }
 
   void add_operand(size_t argument, Call& call, Cursor& cursor) {

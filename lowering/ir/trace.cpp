@@ -88,8 +88,8 @@ void Trace::reserve(Size size) {
   leaf_layouts_.reserve(size.leaves);
 }
 
-const View* Trace::own(View view) {
-  return &geometries_.emplace_front(std::move(view));
+const View* Trace::own(Geometry geometry, uint32_t offset_scalar) {
+  return &geometries_.emplace_front(std::move(geometry), offset_scalar);
 }
 
 uint32_t Trace::add_scalar(c10::IValue scalar) {

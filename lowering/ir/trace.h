@@ -106,10 +106,7 @@ class Trace {
   void reserve(Size size);
 
   // Keeps a geometry alive as long as the trace.
-  const View* own(View view);
-  const View* own(Geometry geometry) {
-    return own(View(std::move(geometry)));
-  }
+  const View* own(Geometry geometry, uint32_t offset_scalar = View::kFixed);
   // A scalar that belongs to no call: the offset of moving views.
   uint32_t add_scalar(c10::IValue scalar);
 

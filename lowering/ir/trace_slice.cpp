@@ -72,11 +72,8 @@ class Copier {
         return copy;
       }
     }
-    View copy = *view;
-    if (view->moves()) {
-      copy.offset_scalar = copy_offset(view->offset_scalar);
-    }
-    return views_.emplace_back(view, to_.own(std::move(copy))).second;
+    const uint32_t offset_scalar = view->moves() ? copy_offset(view->offset_scalar) : View::kFixed;
+    return views_.emplace_back(view, to_.own(*view, offset_scalar)).second;
   }
 
   uint32_t copy_offset(uint32_t scalar) {

@@ -80,13 +80,12 @@ TEST(TraceSlice, MovingViewsStayWhereTheyAre) {
   Trace trace;
   const Value a = add_leaf(trace, at::tensor({1.0F, 2.0F, 4.0F, 8.0F}));
   trace.add_scalar(7);
-  View first(floats({2}));
-  View last(floats({2}));
-  last.offset = 2;
-  last.offset_scalar = trace.add_scalar(2);
-  first.offset_scalar = trace.add_scalar(0);
-  const Value sum = add_add(trace, {a, trace.own(last)}, {a, trace.own(first)}, floats({2}), 2);
-  const Value other = add_add(trace, {a, trace.own(last)}, {a, trace.own(last)}, floats({2}), 1);
+  Geometry tail = floats({2});
+  tail.offset = 2;
+  const View* last = trace.own(tail, trace.add_scalar(2));
+  const View* first = trace.own(floats({2}), trace.add_scalar(0));
+  const Value sum = add_add(trace, {a, last}, {a, first}, floats({2}), 2);
+  const Value other = add_add(trace, {a, last}, {a, trace.own(tail, last->offset_scalar)}, floats({2}), 1);
   const TraceSlice slice = extract(trace, {sum, other});
   EXPECT_EQ(slice.trace.all_scalars().size(), 4) << "two offsets and two numbers";
   const auto outputs =
