@@ -236,7 +236,7 @@ void PointwiseKernel::move_inputs(const c10::IValue* offsets, Call& call) const 
     const int64_t offset = (offsets++)->toInt();
     const at::Tensor& tensor = call.inputs[input];
     TORCH_CHECK_INDEX(
-        offset >= 0 && offset + space_.extent(input) <= tensor.numel(),
+        offset >= 0 && offset <= tensor.numel() - space_.extent(input),
         "a view at ",
         offset,
         " leaves its storage");

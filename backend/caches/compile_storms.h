@@ -13,9 +13,9 @@ namespace lazyplug {
 // of the last eight: the program may have changed, or another one begun. If soon
 // after that it comes again, for which fewer graphs are enough, twice as many
 // such steps end it; one of more than 1,024 calls counts for several. So a program
-// that never repeats itself compiles so many graphs, and no more, and one that only
-// seems to, since the same calls read each other's results in another way each
-// time, as often as it doubles its age.
+// that never repeats itself compiles so many graphs, and no more. One that only
+// seems to, because the same calls read each other's results in another way each
+// time, compiles some more whenever it has doubled its age.
 // Counter: CompileStorm.
 //
 // All of it is thread-safe.

@@ -68,7 +68,7 @@ class DeviceContext {
 
   // Changes the size; contents are kept as far as they fit.
   static void resize(LazyStorageImpl& storage, size_t nbytes);
-  // Takes over what has been done to the size or address of the memory.
+  // Takes over what has been done to the size or address of the memory, of which `nbytes` bytes are the storage's.
   static void refresh(LazyStorageImpl& storage, const c10::Storage& memory, size_t nbytes);
 
   // Queues everything pending, on all streams. Errors stay with the results

@@ -91,8 +91,7 @@ c10::DimVector take_ints(Cursor& cursor) {
   return ints;
 }
 
-// As to_string(Geometry) prints it.
-// A view's offset may be an input: `moves` says whether it is.
+// As to_string(Geometry) prints it, or, if `moves` is to be told, to_string(View).
 Geometry take_geometry(Cursor& cursor, bool* moves = nullptr) {
   Geometry geometry;
   geometry.dtype = take_dtype(cursor);

@@ -56,7 +56,7 @@ graph(%a : Float(6, strides=[1]), %n : float, %at : int):
   const at::Tensor flat = a.view({6});
   const at::Tensor shifted = flat.slice(0, 2, 6).view({2, 2}).t();
   EXPECT_TRUE(run({flat, 2.0, 2})[0].toTensor().equal(shifted * 3));
-  for (const int64_t offset : {-1, 3}) {
+  for (const int64_t offset : {int64_t{-1}, int64_t{3}, INT64_MAX}) {
     EXPECT_THROW(run({flat, 2.0, offset}), c10::IndexError) << offset;
   }
 }
