@@ -56,11 +56,9 @@ at::Tensor strided_view(const at::Tensor& base, const Geometry& layout, const Ge
 at::Tensor moved(at::Tensor view, int64_t offset, size_t extent) {
   auto* impl = view.unsafeGetTensorImpl();
   const size_t nbytes = impl->unsafe_storage().nbytes();
-  TORCH_CHECK_INDEX(
-      offset >= 0 && extent <= nbytes && static_cast<size_t>(offset) <= (nbytes - extent) / impl->itemsize(),
-      "a view at ",
-      offset,
-      " leaves its storage");
+  const bool is_within = extent <= nbytes && static_cast<size_t>(offset) <= (nbytes - extent) / impl->itemsize();
+  // What has no elements may begin behind all of them.
+  TORCH_CHECK_INDEX(offset >= 0 && (extent == 0 || is_within), "a view at ", offset, " leaves its storage");
   impl->set_storage_offset(offset);
   return view;
 }

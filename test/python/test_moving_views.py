@@ -164,6 +164,15 @@ def test_parts_that_coincide_by_chance_do_not_stay_one(device):
     assert [step(i, j) == 0 for i, j in [(3, 3), (4, 5), (5, 5), (6, 4), (4, 4)]] == [True, False, True, False, True]
 
 
+def test_what_is_empty_may_begin_behind_its_storage(device):
+    data = torch.ones(1, 2, device=device)
+    with config.changed({"run_at_once": "never"}):
+        part = data[1:, -1:]
+        assert part.storage_offset() == 3
+        part.fill_(2)
+        assert (part.digamma().sum() + data.sum()).item() == 2
+
+
 @pytest.mark.skipif(not IS_LAZY, reason="texts of graphs are the device's")
 def test_texts_tell_which_views_move():
     data = table(DEVICE)

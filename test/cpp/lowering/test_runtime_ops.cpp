@@ -101,6 +101,7 @@ TEST(Moved, StaysWithinItsMemory) {
   for (const int64_t offset : {0, 3}) {
     EXPECT_TRUE(at::equal(move(offset), base.slice(0, offset, offset + 2)));
   }
+  EXPECT_EQ(moved(strided_view(base, floats({5}), floats({0})), 7, 0).storage_offset(), 7) << "has no elements";
   for (const int64_t offset : {int64_t{-1}, int64_t{4}, int64_t{1} << 62, INT64_MAX}) {
     EXPECT_THROW(move(offset), c10::IndexError) << offset;
   }
