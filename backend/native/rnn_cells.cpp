@@ -80,10 +80,15 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const at::Tensor& hx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
-  const auto input = add_bias(input_gates, input_bias).chunk(3, 1);
-  const auto hidden = add_bias(hidden_gates, hidden_bias).chunk(3, 1);
-  const at::Tensor reset = (input[0] + hidden[0]).sigmoid();
-  const at::Tensor update = (input[1] + hidden[1]).sigmoid();
+  const at::Tensor all_input = add_bias(input_gates, input_bias);
+  const at::Tensor all_hidden = add_bias(hidden_gates, hidden_bias);
+  const auto input = all_input.chunk(3, 1);
+  const auto hidden = all_hidden.chunk(3, 1);
+  // Of rows with gaps, as the CPU has them: the last elements of each are rounded otherwise than in the middle of a
+  // vector.
+  const auto sums = (all_input.narrow(1, 0, 2 * hx.size(1)) + all_hidden.narrow(1, 0, 2 * hx.size(1))).chunk(2, 1);
+  const at::Tensor reset = sums[0].sigmoid();
+  const at::Tensor update = sums[1].sigmoid();
   const at::Tensor candidate = (input[2] + reset * hidden[2]).tanh();
   const at::Tensor hy = candidate + update * (hx - candidate);
   return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};

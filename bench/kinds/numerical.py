@@ -361,3 +361,22 @@ def orbits(device):
         return (places - earlier).norm().item()
 
     return step
+
+
+@case("Kalman filter")
+def kalman_filter(device):
+    """A place and its speed, from forty noisy places; the inverse is checked each time."""
+    motion = torch.tensor([[1.0, 0.1], [0.0, 1.0]]).to(device)
+    seen, identity = torch.tensor([[1.0, 0.0]]).to(device), torch.eye(2, device=device)
+    places = torch.linspace(0, 4, 40).add(0.3 * torch.randn(40)).view(40, 1, 1).to(device)
+
+    def step():
+        state, spread = torch.zeros(2, 1, device=device), torch.eye(2, device=device)
+        for place in places:
+            state, spread = motion @ state, motion @ spread @ motion.T + 0.01 * identity
+            gain = spread @ seen.T @ torch.linalg.inv(seen @ spread @ seen.T + 0.1)
+            state = state + gain @ (place - seen @ state)
+            spread = (identity - gain @ seen) @ spread
+        return state.sum().item()
+
+    return step

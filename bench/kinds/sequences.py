@@ -390,3 +390,48 @@ def forecasting_from_windows(device):
         return loss.item()
 
     return step
+
+
+@case("teacher forcing")
+def teacher_forcing(device):
+    """Each word that a cell reads is the true one or its own guess, as chance will have it: no step is another's."""
+    chance, words = random.Random(0), torch.randn(12, 16, 8).to(device)
+    cell, head = nn.GRUCell(8, 24).to(device), nn.Linear(24, 8).to(device)
+    optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=1e-3)
+
+    def step():
+        state, word, loss = torch.zeros(16, 24, device=device), words[0], 0.0
+        for true in words[1:]:
+            state = cell(word, state)
+            guess = head(state)
+            loss = loss + F.mse_loss(guess, true)
+            word = true if chance.random() < 0.5 else guess.detach()
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step
+
+
+@case("character RNN by hand")
+def character_rnn_by_hand(device):
+    """Words of four to nine letters, one at a time, and an update of each parameter's data."""
+    chance = random.Random(0)
+    to_state, to_guess = nn.Linear(62, 32).to(device), nn.Linear(62, 30).to(device)
+    parameters = [*to_state.parameters(), *to_guess.parameters()]
+
+    def step():
+        word = [chance.randrange(30) for _ in range(chance.randrange(4, 10))]
+        state, loss = torch.zeros(1, 32, device=device), 0.0
+        for letter, following in zip(word, word[1:], strict=False):
+            read = torch.zeros(1, 30, device=device)
+            read[0][letter] = 1
+            both = torch.cat((read, state), 1)
+            state = to_state(both).tanh()
+            loss = loss + F.nll_loss(F.log_softmax(to_guess(both), 1), torch.tensor([following], device=device))
+        loss.backward()
+        for parameter in parameters:
+            parameter.data.add_(parameter.grad.data, alpha=-0.005)
+            parameter.grad = None
+        return loss.item()
+
+    return step

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from registry import case
@@ -551,5 +552,18 @@ def batches_by_slices(device):
         part = slice(epoch["at"], epoch["at"] + size)
         epoch["at"] += size
         return train(model, optimizer, epoch["data"][part], epoch["labels"][part]).item()
+
+    return step
+
+
+@case("evaluation with NumPy")
+def evaluation_with_numpy(device):
+    """Batches that come from the CPU, and whose results go back there one by one."""
+    model, data = network(device, widths=(16, 64, 4)).eval(), torch.randn(320, 16)
+
+    @torch.no_grad()
+    def step():
+        found = [model(batch.to(device)).softmax(1).cpu().numpy() for batch in data.split(64)]
+        return float(np.concatenate(found).max(1).mean())
 
     return step

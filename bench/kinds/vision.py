@@ -175,3 +175,49 @@ def augmented_images(device):
         return loss.item()
 
     return step
+
+
+@case("CutMix")
+def cut_mix(device):
+    """A part of each image, of another size and in another place each time, is another image's."""
+    chance, images = random.Random(0), torch.rand(16, 3, 24, 24).to(device)
+    labels = torch.randint(5, (16,)).to(device)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 5))
+    model = model.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        order = torch.randperm(16).to(device)
+        height, width = chance.randrange(4, 16), chance.randrange(4, 16)
+        top, left = chance.randrange(24 - height), chance.randrange(24 - width)
+        batch, share = images.clone(), 1 - height * width / 24**2
+        batch[:, :, top : top + height, left : left + width] = images[order, :, top : top + height, left : left + width]
+        guesses = model(batch)
+        loss = share * F.cross_entropy(guesses, labels) + (1 - share) * F.cross_entropy(guesses, labels[order])
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step
+
+
+@case("convolutional autoencoder")
+def convolutional_autoencoder(device):
+    images = torch.rand(8, 1, 28, 28).to(device)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, 2, 1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(16, 8, 3, 2, 1, 1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(8, 1, 3, 2, 1, 1),
+        nn.Sigmoid(),
+    ).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        loss = F.binary_cross_entropy(model(images), images)
+        descend(optimizer, loss)
+        return loss.item()
+
+    return step

@@ -77,10 +77,11 @@ def test_inference_gives_the_same_bits(kind, mode):
         assert torch.equal(actual.cpu(), network(x)[0])
 
 
+@pytest.mark.parametrize("size", [5, 24, 64])
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
-def test_cells_give_the_same_bits(cell):
+def test_cells_give_the_same_bits(cell, size):
     torch.manual_seed(0)
-    network, x = cell(6, 5), torch.randn(3, 6)
+    network, x = cell(6, size), torch.randn(3, 6)
 
     def train(network, x):
         x = x.detach().requires_grad_()
