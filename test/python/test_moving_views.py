@@ -137,6 +137,7 @@ def test_no_part_is_another_program(name, fusion, device):
     assert_same(actual, expected, rtol=0 if fusion == 1 else 1e-4, atol=0 if fusion == 1 else 1e-6)
 
 
+@pytest.mark.own_schedule("looks at what is recorded together")
 def test_equal_parts_are_computed_once(device):
     """A part that is read in two places begins at one input of the graph."""
     data = table(device)
@@ -173,6 +174,7 @@ def test_what_is_empty_may_begin_behind_its_storage(device):
         assert (part.digamma().sum() + data.sum()).item() == 2
 
 
+@pytest.mark.own_schedule("looks at what is pending")
 @pytest.mark.skipif(not IS_LAZY, reason="texts of graphs are the device's")
 def test_texts_tell_which_views_move():
     data = table(DEVICE)
