@@ -118,6 +118,7 @@ def all_storms():
     return metrics.counter_value("CompileStorm") or 0
 
 
+@pytest.mark.own_schedule("counts graphs, and each cut makes others")
 @pytest.mark.parametrize("fusion", [1, 3])
 @pytest.mark.parametrize("name", MAKERS)
 def test_no_part_is_another_program(name, fusion, device):
