@@ -84,7 +84,7 @@ class CompileStorms {
   static constexpr uint64_t kWindow = 256;
   // So many steps in a row, each like one of the last few, are those of a program that repeats; more if that was wrong.
   static constexpr size_t kRepeated = 4;
-  static constexpr size_t kMostRepeated = 1 << 14;
+  static constexpr size_t kMostRepeated = 16;
   static constexpr size_t kGrowth = 2;
   // A step counts for several if so many calls each are the same: a program may read but every tenth loss.
   static constexpr size_t kCallsOfStep = 512;

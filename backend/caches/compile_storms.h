@@ -12,10 +12,8 @@ namespace lazyplug {
 // once from then on. The storm is over when four steps in a row are each like one
 // of the last eight: the program may have changed, or another one begun. If soon
 // after that it comes again, for which fewer graphs are enough, twice as many
-// such steps end it; one of more than 1,024 calls counts for several. So a program
-// that never repeats itself compiles so many graphs, and no more. One that only
-// seems to, because the same calls read each other's results in another way each
-// time, compiles some more whenever it has doubled its age.
+// such steps end it, up to 16; one of more than 1,024 calls counts for several. So
+// a program that never repeats itself compiles so many graphs, and no more.
 // Counter: CompileStorm.
 //
 // All of it is thread-safe.
