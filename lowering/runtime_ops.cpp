@@ -150,12 +150,18 @@ at::Tensor moving_view_op(
     bool conj,
     bool neg,
     bool wrapped_number) {
-  Geometry view = geometry(dtype, sizes, strides);
-  view.conj = conj;
-  view.neg = neg;
-  view.wrapped_number = wrapped_number;
-  const Geometry layout = geometry(base.scalar_type(), layout_sizes, layout_strides);
-  return moved(strided_view(base, layout, view), offset, view.extent_bytes());
+  at::Tensor view = strided_view_op(
+      base,
+      layout_sizes,
+      layout_strides,
+      dtype,
+      sizes,
+      strides,
+      /*offset=*/0,
+      conj,
+      neg,
+      wrapped_number);
+  return moved(std::move(view), offset, geometry(dtype, sizes, strides).extent_bytes());
 }
 
 at::Tensor own_op(at::Tensor base, at::IntArrayRef sizes, at::IntArrayRef strides) {

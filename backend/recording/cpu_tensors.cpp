@@ -128,7 +128,8 @@ void CpuTensors::update(const at::Tensor& lazy, const at::Tensor& cpu) {
   auto* impl = LazyStorageImpl::of(storage);
   // A kernel may have resized it, within memory that is larger than the storage, or out of it.
   const bool has_moved = storage.data() != cpu.storage().data();
-  const size_t nbytes = has_moved ? cpu.storage().nbytes() : Geometry::of(*cpu.unsafeGetTensorImpl()).extent_bytes();
+  const Geometry geometry = Geometry::of(*cpu.unsafeGetTensorImpl());
+  const size_t nbytes = has_moved ? cpu.storage().nbytes() : geometry.extent_bytes();
   if (impl && (has_moved || nbytes > storage.nbytes())) {
     DeviceContext::refresh(*impl, cpu.storage(), nbytes);
   }
@@ -136,8 +137,8 @@ void CpuTensors::update(const at::Tensor& lazy, const at::Tensor& cpu) {
   if (!lazy.storage().is_alias_of(storage)) {
     tensor->set_storage_keep_dtype(std::move(storage));
   }
-  if (!Geometry::of(*cpu.unsafeGetTensorImpl()).matches(*tensor)) {
-    tensor->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  if (!geometry.matches(*tensor)) {
+    tensor->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
   }
 }
 

@@ -23,12 +23,6 @@ bool same_values(c10::IntArrayRef a, c10::IntArrayRef b) {
   return true;
 }
 
-Geometry apart_from_offset(const Geometry& geometry) {
-  Geometry result = geometry;
-  result.offset = 0;
-  return result;
-}
-
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry, bool moves, uint64_t offset) {
   const uint64_t head = static_cast<uint64_t>(geometry.dtype) | static_cast<uint64_t>(geometry.conj) << 8 |
                         static_cast<uint64_t>(geometry.neg) << 9 |
@@ -176,10 +170,9 @@ bool Geometry::operator==(const Geometry& other) const {
 }
 
 bool View::operator==(const View& other) const {
-  if (offset_scalar != other.offset_scalar) {
-    return false;
-  }
-  return Geometry::operator==(other) || (moves() && apart_from_offset(*this) == apart_from_offset(other));
+  Geometry there = other;
+  there.offset = moves() ? offset : other.offset;
+  return offset_scalar == other.offset_scalar && Geometry::operator==(there);
 }
 
 Hash128 hash_combine(Hash128 seed, const Geometry& geometry) {

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from helpers import DEVICE, IS_LAZY, assert_same, work
 from torch import nn
 
-from torch_lazyplug import config, metrics
+from torch_lazyplug import config, debug, metrics
 
 pytestmark = pytest.mark.torchscript
 
@@ -179,11 +179,5 @@ def test_what_is_empty_may_begin_behind_its_storage(device):
 @pytest.mark.skipif(not IS_LAZY, reason="texts of graphs are the device's")
 def test_texts_tell_which_views_move():
     data = table(DEVICE)
-    assert "%0[Float[8] strides=[1] at=24]" in torch_text(data[3] * 2)
-    assert "at=" not in torch_text(data.t() * 2)
-
-
-def torch_text(tensor):
-    from torch_lazyplug import debug
-
-    return debug.get_tensors_text([tensor])
+    assert "%0[Float[8] strides=[1] at=24]" in debug.get_tensors_text([data[3] * 2])
+    assert "at=" not in debug.get_tensors_text([data.t() * 2])
