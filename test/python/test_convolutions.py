@@ -56,3 +56,24 @@ def test_random_forms(seed):
                     assert of_device.stride() == of_cpu.stride(), form
     if HAS_KERNELS:
         assert metrics.counter_value("OwnConvolutions") - before > 100
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_signs_of_zeros(seed):
+    """Of sums of zeros, of one product and of many, with biases that are zeros, too."""
+    draw = random.Random(seed)
+    for _ in range(40):
+        image_sizes, filter_sizes, arguments = draw_form(draw)
+        if draw.random() < 0.5:
+            image_sizes[1] = filter_sizes[1] = 1
+        has_bias = draw.random() < 0.5
+        for sign in (1.0, -1.0, 1.0):
+            bias = torch.full(filter_sizes[:1], draw.choice((0.0, -0.0))) if has_bias else None
+            tensors = (torch.zeros(image_sizes) * sign, torch.full(filter_sizes, -sign), bias)
+            convolve = F.conv1d if len(image_sizes) == 3 else F.conv2d
+            gradient = torch.zeros(convolve(*tensors, *arguments).shape) * sign
+            expected = run("cpu", tensors, gradient, arguments)
+            for of_cpu, of_device in zip(expected, run("lazy", tensors, gradient, arguments), strict=True):
+                if of_cpu is not None:
+                    form = (image_sizes, filter_sizes, arguments, has_bias, sign)
+                    assert torch.equal(of_device.cpu().signbit(), of_cpu.signbit()), form
