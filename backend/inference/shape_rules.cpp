@@ -526,4 +526,54 @@ c10::Stack product(Arguments arguments) {
   return {make({}, first)};
 }
 
+namespace {
+
+// Rows or columns without gaps, and 16 bytes, or a multiple of them, apart: others are refused.
+void check_matrices(const at::Tensor& matrices) {
+  const int64_t in_row = matrices.size(-1);
+  const int64_t in_column = matrices.size(-2);
+  const int64_t row = matrices.stride(-2);
+  const int64_t column = matrices.stride(-1);
+  const auto bytes = static_cast<int64_t>(matrices.itemsize());
+  const bool has_columns = row == 1 && column >= std::max<int64_t>(in_column, 1);
+  const bool has_rows = column == 1 && row >= std::max<int64_t>(in_row, 1);
+  TORCH_CHECK(has_columns ? column * bytes % 16 == 0 : has_rows && row * bytes % 16 == 0);
+}
+
+} // namespace
+
+// Of matrices and of groups of rows, of columns, or of terms, that end where the third argument says.
+c10::Stack grouped_product(Arguments arguments) {
+  const at::Tensor& first = arguments[0].toTensor();
+  const at::Tensor& second = arguments[1].toTensor();
+  const at::Tensor ends = optional_tensor(arguments[2]);
+  const auto dtype = first.scalar_type();
+  const auto is_pair_of = [&](int64_t a, int64_t b) { return first.dim() == a && second.dim() == b; };
+  TORCH_CHECK(is_pair_of(2, 2) || is_pair_of(2, 3) || is_pair_of(3, 2) || is_pair_of(3, 3));
+  TORCH_CHECK(first.size(-1) == second.size(-2) && second.scalar_type() == dtype);
+  TORCH_CHECK(dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf);
+  TORCH_CHECK(arguments[3].isNone() && (arguments[4].isNone() || arguments[4].toScalarType() == dtype));
+  check_matrices(first);
+  check_matrices(second);
+  c10::DimVector sizes{first.size(-2), second.size(-1)};
+  if (is_pair_of(3, 3)) {
+    TORCH_CHECK(first.size(0) == second.size(0) && !ends.defined());
+    sizes.insert(sizes.begin(), first.size(0));
+  } else {
+    TORCH_CHECK(ends.defined() && ends.dim() == 1 && ends.scalar_type() == at::kInt);
+    const at::Tensor& groups = first.dim() == 3 ? first : second;
+    TORCH_CHECK(groups.dim() == 2 || groups.size(0) == ends.size(0));
+    if (is_pair_of(2, 2)) {
+      sizes.insert(sizes.begin(), ends.size(0));
+    }
+  }
+  const int64_t unit = 16 / static_cast<int64_t>(first.itemsize());
+  const int64_t row = (sizes.back() + unit - 1) / unit * unit;
+  c10::DimVector strides{row, 1};
+  if (sizes.size() == 3) {
+    strides.insert(strides.begin(), sizes[1] * row);
+  }
+  return {at::empty_strided(sizes, strides, first.options())};
+}
+
 } // namespace lazyplug::shape_rules
