@@ -54,13 +54,16 @@ class CompileStorms {
     return is_on() && config().max_unused_graphs.get() != 0;
   }
 
-  bool concerns(const Hash128& kind, int64_t num_elements) {
+  bool concerns(const Hash128& kind, int64_t num_elements, const StorageIds& storages) {
     const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
     if (step != this_step_.number) {
       end_step(step);
     }
-    this_step_.calls = hash_combine(hash_combine(this_step_.calls, kind.lo), static_cast<uint64_t>(num_elements));
+    this_step_.add(hash_combine(kind, static_cast<uint64_t>(num_elements)));
+    for (const uint64_t storage : storages) {
+      this_step_.add_storage(storage);
+    }
     ++this_step_.num_calls;
     return kinds_.count(kind) != 0;
   }
@@ -97,8 +100,21 @@ class CompileStorms {
   };
   struct Step {
     uint64_t number = 0;
+    uint64_t latest_storage = 0; // that has been seen
+    uint64_t last_old = 0;       // storage, of those seen in earlier steps
+    uint64_t first_new = 0;      // 0: none has been seen
     Hash128 calls;
     size_t num_calls = 0;
+
+    void add(const Hash128& hash) {
+      calls = hash_combine(hash_combine(calls, hash.lo), hash.hi);
+    }
+    // What is older than the step is anything; what it has made itself is known by when.
+    void add_storage(uint64_t id) {
+      latest_storage = std::max(latest_storage, id);
+      first_new = first_new == 0 && id > last_old ? id : first_new;
+      calls = hash_combine(calls, id > last_old ? id - first_new + 1 : 0);
+    }
   };
 
   // Or in it: other kinds of calls may be compiled. After a longer peace than the last storm took it is another one.
@@ -114,7 +130,7 @@ class CompileStorms {
     const bool is_known = std::find(last_steps_.begin(), last_steps_.end(), this_step_.calls) != last_steps_.end();
     num_repeated_ = is_known ? num_repeated_ + std::max<size_t>(1, this_step_.num_calls / kCallsOfStep) : 0;
     last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
-    this_step_ = {next, {}, 0};
+    this_step_ = {next, this_step_.latest_storage, this_step_.latest_storage};
     if (num_repeated_ >= enough_repeated_) {
       num_repeated_ = 0;
       end_ = next;
@@ -181,8 +197,8 @@ bool is_storming() {
   return compile_storms().is_storming();
 }
 
-bool is_in_storm(const Hash128& kind, int64_t num_elements) {
-  return compile_storms().concerns(kind, num_elements);
+bool is_in_storm(const Hash128& kind, int64_t num_elements, const StorageIds& storages) {
+  return compile_storms().concerns(kind, num_elements, storages);
 }
 
 void clear_storms() {

@@ -339,9 +339,10 @@ class PlainArguments {
     }
     return false;
   }
-  std::optional<PlainCall> call() const {
+  std::optional<PlainCall> take_call() {
     return device_ < 0 ? std::nullopt
-                       : std::optional(PlainCall{static_cast<c10::DeviceIndex>(device_), kind_.hash(), num_elements_});
+                       : std::optional(PlainCall{
+                             static_cast<c10::DeviceIndex>(device_), kind_.hash(), num_elements_, std::move(storages_)});
   }
 
  private:
@@ -369,6 +370,8 @@ class PlainArguments {
     if (tensor->is_cpu()) {
       return tensor->is_wrapped_number();
     }
+    const auto* storage = LazyStorageImpl::of(tensor);
+    storages_.push_back(storage ? storage->id() : 0);
     const int index = tensor->device().index();
     const bool is_first = device_ < 0;
     device_ = is_first ? index : device_;
@@ -378,6 +381,7 @@ class PlainArguments {
   int device_ = -1;
   KindOfCall kind_;
   int64_t num_elements_ = 0;
+  StorageIds storages_;
 };
 
 } // namespace
@@ -410,7 +414,7 @@ std::optional<PlainCall> read_plain_call(const OpInfo& op, c10::ArrayRef<c10::IV
       return std::nullopt;
     }
   }
-  return plain.call();
+  return plain.take_call();
 }
 
 } // namespace lazyplug

@@ -2,6 +2,7 @@
 
 #include <ATen/core/stack.h>
 
+#include "backend/caches/compile_storms.h"
 #include "backend/ops/call.h"
 
 namespace lazyplug {
@@ -21,6 +22,7 @@ struct PlainCall {
   c10::DeviceIndex device;
   Hash128 kind;         // kind_of() the call
   int64_t num_elements; // of all tensors together
+  StorageIds storages;
 };
 std::optional<PlainCall> read_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
 

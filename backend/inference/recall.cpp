@@ -4,9 +4,23 @@
 #include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/caches/varying_sizes.h"
+#include "backend/execution/lazy_storage.h"
 #include "backend/ops/call_kinds.h"
 
 namespace lazyplug {
+namespace {
+
+StorageIds storages_of(const Call& call) {
+  StorageIds ids;
+  for (const TensorArg& arg : call.tensors) {
+    if (arg.storage) {
+      ids.push_back(arg.storage->id());
+    }
+  }
+  return ids;
+}
+
+} // namespace
 
 bool may_run_with_program() {
   return runs_steps_at_once() || is_storming();
@@ -14,13 +28,14 @@ bool may_run_with_program() {
 
 const char* runs_with_program(const PlainCall& call) {
   return runs_steps_at_once()                                         ? "its program reads a result every few ops"
-         : is_storming() && is_in_storm(call.kind, call.num_elements) ? "its program does not repeat"
+         : is_storming() && is_in_storm(call.kind, call.num_elements, call.storages) ? "its program does not repeat"
                                                                       : nullptr;
 }
 
 std::optional<Inference> recall(const Call& call) {
   if (may_run_with_program()) {
-    const PlainCall as_plain{static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements};
+    const PlainCall as_plain{
+        static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements, storages_of(call)};
     if (const char* reason = runs_with_program(as_plain)) {
       return Inference{.run_now = reason};
     }

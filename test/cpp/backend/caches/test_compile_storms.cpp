@@ -103,6 +103,37 @@ TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
   EXPECT_EQ(count("Compile"), 0);
 }
 
+TEST_F(CompileStormsTest, SameCallsOfOtherResultsAreNoRepetition) {
+  // Each of twelve cells reads what the one before has made, or the true word instead.
+  const at::Tensor truth = to_lazy(iota({3, 7}));
+  const auto step = [&](uint64_t choices) {
+    at::Tensor word = truth;
+    at::Tensor sum = truth;
+    for (int i = 0; i < 12; ++i) {
+      const at::Tensor guess = (word * 0.5).tanh();
+      sum = sum + guess;
+      word = (choices >> i & 1) != 0 ? truth : guess;
+    }
+    sum.cpu();
+  };
+  uint64_t choices = 1;
+  const auto next = [&] { return choices = choices * 6364136223846793005 + 1442695040888963407; };
+  for (int i = 0; i < 100; ++i) {
+    step(next() >> 40);
+  }
+  EXPECT_TRUE(is_storming());
+  reset_metrics();
+  for (int i = 0; i < 500; ++i) {
+    step(next() >> 40);
+  }
+  EXPECT_TRUE(is_storming());
+  EXPECT_EQ(count("Compile"), 0);
+  for (int i = 0; i < 40; ++i) {
+    step(5);
+  }
+  EXPECT_FALSE(is_storming());
+}
+
 TEST_F(CompileStormsTest, ListsOfAnyLengthAreOfOneKind) {
   for (int64_t length = 1; length <= 40; ++length) {
     run(length);
