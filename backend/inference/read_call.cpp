@@ -341,8 +341,12 @@ class PlainArguments {
   }
   std::optional<PlainCall> take_call() {
     return device_ < 0 ? std::nullopt
-                       : std::optional(PlainCall{
-                             static_cast<c10::DeviceIndex>(device_), kind_.hash(), num_elements_, std::move(storages_)});
+                       : std::optional(
+                             PlainCall{
+                                 static_cast<c10::DeviceIndex>(device_),
+                                 kind_.hash(),
+                                 num_elements_,
+                                 std::move(storages_)});
   }
 
  private:

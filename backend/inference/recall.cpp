@@ -27,15 +27,18 @@ bool may_run_with_program() {
 }
 
 const char* runs_with_program(const PlainCall& call) {
-  return runs_steps_at_once()                                         ? "its program reads a result every few ops"
+  return runs_steps_at_once() ? "its program reads a result every few ops"
          : is_storming() && is_in_storm(call.kind, call.num_elements, call.storages) ? "its program does not repeat"
-                                                                      : nullptr;
+                                                                                     : nullptr;
 }
 
 std::optional<Inference> recall(const Call& call) {
   if (may_run_with_program()) {
     const PlainCall as_plain{
-        static_cast<c10::DeviceIndex>(call.device), kind_of(call), call.num_elements, storages_of(call)};
+        static_cast<c10::DeviceIndex>(call.device),
+        kind_of(call),
+        call.num_elements,
+        storages_of(call)};
     if (const char* reason = runs_with_program(as_plain)) {
       return Inference{.run_now = reason};
     }
