@@ -341,7 +341,7 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::mm", .fast = fast<ops::mm>()},
       {.op = "aten::mv", .fast = fast<ops::mv>()},
       {.op = "aten::bmm", .fast = fast<ops::bmm>()},
-      {.op = "aten::_grouped_mm", .shape = shape::grouped_product, .reason = "its Meta kernel knows bfloat16 only"},
+      {.op = "aten::_grouped_mm", .shape = shape::grouped_product}, // its Meta kernel knows bfloat16 only
       {.op = "aten::addmm", .fast = fast<ops::addmm>()},
       {.op = "aten::_linalg_svd", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::_linalg_eigh", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
