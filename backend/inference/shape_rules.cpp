@@ -528,7 +528,10 @@ c10::Stack product(Arguments arguments) {
 
 namespace {
 
-// Rows or columns without gaps, and 16 bytes, or a multiple of them, apart: others are refused.
+// Of grouped products: the rows, or columns, of matrices are multiples of so many bytes apart.
+constexpr int64_t kRowAlignment = 16;
+
+// Others are refused, and those with gaps in rows or columns.
 void check_matrices(const at::Tensor& matrices) {
   const int64_t in_row = matrices.size(-1);
   const int64_t in_column = matrices.size(-2);
@@ -537,7 +540,7 @@ void check_matrices(const at::Tensor& matrices) {
   const auto bytes = static_cast<int64_t>(matrices.itemsize());
   const bool has_columns = row == 1 && column >= std::max<int64_t>(in_column, 1);
   const bool has_rows = column == 1 && row >= std::max<int64_t>(in_row, 1);
-  TORCH_CHECK(has_columns ? column * bytes % 16 == 0 : has_rows && row * bytes % 16 == 0);
+  TORCH_CHECK(has_columns ? column * bytes % kRowAlignment == 0 : has_rows && row * bytes % kRowAlignment == 0);
 }
 
 } // namespace
@@ -567,7 +570,7 @@ c10::Stack grouped_product(Arguments arguments) {
       sizes.insert(sizes.begin(), ends.size(0));
     }
   }
-  const int64_t unit = 16 / static_cast<int64_t>(first.itemsize());
+  const int64_t unit = kRowAlignment / static_cast<int64_t>(first.itemsize());
   const int64_t row = (sizes.back() + unit - 1) / unit * unit;
   c10::DimVector strides{row, 1};
   if (sizes.size() == 3) {

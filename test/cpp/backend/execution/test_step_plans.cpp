@@ -157,7 +157,7 @@ TEST_F(StepPlansTest, ADisturbanceOfOneStretchDecidesNothing) {
   bool was_cut = false;
   size_t stretches = 0;
   for (size_t i = 0; settled("StepsCut") == before && i < 2 * kSettled; ++i) {
-    // The first stretch that counts, of each kind, is disturbed where the step is cut: it takes longer then.
+    // The third stretch is the first one of cuts that counts.
     const bool is_cut = run_step(1, stretches == 3 ? -1 : 0.3) != 0;
     stretches += is_cut != was_cut;
     was_cut = is_cut;
