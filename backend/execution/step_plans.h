@@ -59,13 +59,13 @@ class StepPlans {
   using StepId = uint64_t;               // never 0
   using Clock = std::function<double()>; // seconds
 
-  static constexpr size_t kTimed = 2;       // steps whose ops are timed before they are planned
+  static constexpr size_t kTimed = 2;  // steps whose ops are timed before they are planned
   static constexpr size_t kTrials = 9; // of a step whole, and of it cut
   // Are enough if none contradicts. They are of two stretches each: who takes a processor away takes it for longer than
   // one.
   static constexpr size_t kClearTrials = 6;
-  static constexpr size_t kWarmUps = 2;     // before they count: graphs are compiled
-  static constexpr size_t kMaxSteps = 256;  // are known; a half of them, the oldest, make room for others
+  static constexpr size_t kWarmUps = 2;    // before they count: graphs are compiled
+  static constexpr size_t kMaxSteps = 256; // are known; a half of them, the oldest, make room for others
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 256; // ops: planned when it has come twice, as one that comes seldom
