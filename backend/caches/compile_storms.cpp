@@ -60,7 +60,7 @@ class CompileStorms {
     if (step != this_step_.number) {
       end_step(step);
     }
-    this_step_.add(hash_combine(kind, static_cast<uint64_t>(num_elements)));
+    this_step_.calls = hash_combine(hash_combine(this_step_.calls, kind), static_cast<uint64_t>(num_elements));
     for (const uint64_t storage : storages) {
       this_step_.add_storage(storage);
     }
@@ -106,9 +106,6 @@ class CompileStorms {
     Hash128 calls;
     size_t num_calls = 0;
 
-    void add(const Hash128& hash) {
-      calls = hash_combine(hash_combine(calls, hash.lo), hash.hi);
-    }
     // What is older than the step is anything; what it has made itself is known by when.
     void add_storage(uint64_t id) {
       latest_storage = std::max(latest_storage, id);

@@ -18,6 +18,7 @@ constexpr size_t kMaxCuts = 32;
 // Steps of a trial that are cut, or whole, one after the other. The first of them does not count: what the step before
 // has left to the worker falls into it.
 constexpr size_t kBlock = 4;
+static_assert(StepPlans::kClearTrials >= 2 * (kBlock - 1), "of two stretches");
 
 double least_saving(double whole) {
   return std::max(kLeastSaving, std::min(whole * kLeastGain, kLargeSaving));

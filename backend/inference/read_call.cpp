@@ -374,8 +374,7 @@ class PlainArguments {
     if (tensor->is_cpu()) {
       return tensor->is_wrapped_number();
     }
-    const auto* storage = LazyStorageImpl::of(tensor);
-    storages_.push_back(storage ? storage->id() : 0);
+    storages_.push_back(LazyStorageImpl::of(tensor)->id());
     const int index = tensor->device().index();
     const bool is_first = device_ < 0;
     device_ = is_first ? index : device_;
