@@ -44,17 +44,20 @@ def compiles_of(sizes, fn=step):
     return done.compiles
 
 
+@pytest.mark.own_schedule("counts graphs, and each cut makes others")
 def test_new_sizes_are_compiled_a_few_times_only():
     before = ran_at_once()
     assert compiles_of(range(1001, 1051)) <= VARIANTS + 2
     assert ran_at_once() > before
 
 
+@pytest.mark.own_schedule("counts graphs, and each cut makes others")
 def test_symbolic_mode_expects_it(flag):
     flag("symbolic_shape_mode", True)
     assert compiles_of(range(2001, 2051), lambda x: step(x)[0].atan()) <= 4
 
 
+@pytest.mark.own_schedule("counts graphs, and each cut makes others")
 def test_the_second_time_is_recorded():
     sizes = range(3001, 3031)
     compiles_of(sizes, lambda x: step(x)[0].asin())
@@ -64,6 +67,7 @@ def test_the_second_time_is_recorded():
     assert ran_at_once() == before
 
 
+@pytest.mark.own_schedule("counts graphs, and each cut makes others")
 def test_any_number_of_graphs(flag):
     flag("max_size_variants", 0)
     before = ran_at_once()
