@@ -1,7 +1,10 @@
 #include "kernels/extremes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <type_traits>
 
 namespace lazyplug::kernels {
 namespace {
@@ -29,6 +32,57 @@ void search_all(const Search& search, const T* from, T* values, int64_t* places)
   }
 }
 
+// Of one row. Lanes of their own, so that the compiler makes vectors of them.
+template <typename T, typename Compare>
+T extreme_of(const T* from, int64_t size) {
+  constexpr int kLanes = 16;
+  T best[kLanes];
+  bool is_nan[kLanes] = {};
+  std::fill_n(best, kLanes, *from);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const T element = from[i + lane];
+      best[lane] = Compare()(element, best[lane]) ? element : best[lane];
+      is_nan[lane] |= element != element;
+    }
+  }
+  T result = best[0];
+  const auto take = [&](T element) { result = Compare()(element, result) || element != element ? element : result; };
+  for (; i < size && result == result; ++i) {
+    take(from[i]);
+  }
+  for (int lane = 0; lane < kLanes && result == result; ++lane) {
+    take(is_nan[lane] ? std::numeric_limits<T>::quiet_NaN() : best[lane]);
+  }
+  return result;
+}
+
+template <typename T>
+bool has_both_zeros(const T* from, int64_t size) {
+  bool found[2] = {};
+  for (int64_t i = 0; i < size; ++i) {
+    if (from[i] == 0) {
+      found[std::signbit(from[i]) ? 1 : 0] = true;
+    }
+  }
+  return found[0] && found[1];
+}
+
+template <typename T>
+bool find_typed(const Search& search, const void* memory, void* values) {
+  const T* from = static_cast<const T*>(memory);
+  T* to = static_cast<T*>(values);
+  for (int64_t row = 0; row < search.outer; ++row, from += search.searched) {
+    to[row] = search.is_least ? extreme_of<T, std::less<T>>(from, search.searched)
+                              : extreme_of<T, std::greater<T>>(from, search.searched);
+    if (std::is_floating_point_v<T> && to[row] == 0 && has_both_zeros(from, search.searched)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 template <typename T>
 void search_typed(const Search& search, const void* from, void* values, int64_t* places) {
   const T* elements = static_cast<const T*>(from);
@@ -46,6 +100,12 @@ void search(const Search& search, c10::ScalarType dtype, const void* from, void*
   dtype == c10::ScalarType::Float    ? search_typed<float>(search, from, values, places)
   : dtype == c10::ScalarType::Double ? search_typed<double>(search, from, values, places)
                                      : search_typed<int64_t>(search, from, values, places);
+}
+
+bool find_extremes(const Search& search, c10::ScalarType dtype, const void* from, void* values) {
+  return dtype == c10::ScalarType::Float    ? find_typed<float>(search, from, values)
+         : dtype == c10::ScalarType::Double ? find_typed<double>(search, from, values)
+                                            : find_typed<int64_t>(search, from, values);
 }
 
 void test(int64_t rows, int64_t columns, bool all, const bool* from, bool* out) {

@@ -10,9 +10,8 @@
 
 namespace lazyplug {
 
-// A kernel for a node that searches a small tensor without gaps: argmax and argmin, max and min over a dimension, and
-// for booleans, all and any. The same as PyTorch's, without what that asks and prepares each time. It calls PyTorch's
-// for a tensor that does not lie as the type says. Null if the node is no such search.
+// A kernel for a node that is a SmallExtreme. It calls PyTorch's for a tensor that does not lie as the type says. Null
+// if the node is none.
 std::function<void(c10::Stack&)>
 extreme_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& geometries);
 

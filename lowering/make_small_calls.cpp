@@ -6,6 +6,7 @@
 #include "kernels/product.h"
 #include "lowering/light_calls.h"
 #include "lowering/program_numbers.h"
+#include "lowering/small_extreme.h"
 #include "lowering/small_pointwise.h"
 #include "lowering/small_product.h"
 #include "lowering/small_sum.h"
@@ -105,6 +106,30 @@ class SmallSums final : public SmallCalls {
   const bool has_dims_;
 };
 
+// ---- searches ----
+
+class SmallSearches final : public SmallCalls {
+ public:
+  explicit SmallSearches(const OpInfo& op) : op_(op) {}
+
+ private:
+  // (self), or (self, dim, keepdim).
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    if (!self || self->numel() > kMaxElements) {
+      return {};
+    }
+    const Geometry input = Geometry::of(*self);
+    const bool has_dim = arguments.size() > 1;
+    const auto extreme = SmallExtreme::plan(op_, input, has_dim ? arguments[1] : c10::IValue());
+    const void* memory = extreme ? memory_of(*self, /*written=*/false) : nullptr;
+    return memory ? extreme->run(extreme->result_sizes(input.sizes, has_dim && arguments[2].toBool()), memory)[0]
+                  : at::Tensor();
+  }
+
+  const OpInfo& op_;
+};
+
 } // namespace
 
 std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
@@ -116,6 +141,9 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   }
   if (is_sum(op)) {
     return std::make_unique<SmallSums>(op);
+  }
+  if (SmallExtreme::is_search(op) && op.num_returns() == 1) {
+    return std::make_unique<SmallSearches>(op);
   }
   return make_small_pointwise(op);
 }

@@ -290,10 +290,12 @@ void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {
     settle(storage, lock);
     switch (storage.state_) {
       case LazyStorageImpl::State::kAvailable:
-        if (ended) {
-          ended->note_result();
+        if (!ended) {
+          return;
         }
-        return;
+        ended->note_result();
+        raise_failed_check(*std::exchange(ended, nullptr), lock);
+        break; // the lock may have been free
       case LazyStorageImpl::State::kUnallocated:
         allocate(storage, lock);
         break;
@@ -316,6 +318,28 @@ void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {
       }
     }
   }
+}
+
+void DeviceContext::hold_check(const c10::Storage& storage) {
+  if (auto* lazy = LazyStorageImpl::of(storage)) {
+    const Lock lock(lazy->context().mutex_);
+    if (lazy->stream_) {
+      lazy->stream_->hold_check(storage);
+    }
+  }
+}
+
+void DeviceContext::raise_failed_check(StreamContext& stream, Lock& lock) {
+  const auto checks = stream.take_checks();
+  if (checks.empty()) {
+    return;
+  }
+  lock.unlock();
+  for (const FutureContentsPtr& check : checks) {
+    wait(*check);
+    raise(check->failure);
+  }
+  lock.lock();
 }
 
 // Without the lock; meanwhile somebody may give the storage contents.

@@ -66,6 +66,10 @@ class DeviceContext {
   // still pending may read it.
   static c10::Storage materialize_for_write(LazyStorageImpl& storage);
 
+  // The contents are of no interest, but whether they can be computed is: they are computed, though nobody holds the
+  // storage, and the next read that ends the step raises their error.
+  static void hold_check(const c10::Storage& storage);
+
   // Changes the size; contents are kept as far as they fit.
   static void resize(LazyStorageImpl& storage, size_t nbytes);
   // Takes over what has been done to the size or address of the memory, of which `nbytes` bytes are the storage's.
@@ -138,6 +142,7 @@ class DeviceContext {
   static void settle(LazyStorageImpl& storage, Lock& lock);
   static void allocate(LazyStorageImpl& storage, Lock& lock);
   static void make_available(LazyStorageImpl& storage, Lock& lock);
+  static void raise_failed_check(StreamContext& stream, Lock& lock);
   StreamContext* end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_leaf(LazyStorageImpl& storage);
   static void drop_pending(LazyStorageImpl& storage);

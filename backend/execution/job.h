@@ -40,6 +40,7 @@ struct Job {
   std::vector<Value> roots;
   std::vector<const Geometry*> layouts;   // of the roots' storages
   std::vector<FutureContentsPtr> results; // one for each root
+  std::vector<c10::Storage> checks;       // of some roots, which nobody else may hold
   Provenance provenance;
   c10::DeviceIndex device = 0;
   int num_threads = 0;                                         // of the thread that cut it, within an op

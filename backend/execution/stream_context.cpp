@@ -285,6 +285,15 @@ void StreamContext::drop(LazyStorageImpl& storage) {
   storage.slot_ = LazyStorageImpl::kNoSlot;
 }
 
+void StreamContext::hold_check(const c10::Storage& storage) {
+  const auto* lazy = LazyStorageImpl::of(storage);
+  if (lazy->state_ == LazyStorageImpl::State::kPending) {
+    held_checks_.push_back(storage);
+  } else if (lazy->state_ == LazyStorageImpl::State::kSubmitted) {
+    checks_.push_back(lazy->data_);
+  }
+}
+
 FailurePtr StreamContext::settle_leaves(Aftermath& aftermath) {
   for (const PendingLeaf& pending : pending_leaves_) {
     TORCH_INTERNAL_ASSERT(pending.data->is_ready(), "a leaf of the trace is still being computed");
@@ -391,6 +400,7 @@ Job StreamContext::take_job(const Cut& cut) {
     }
     storage->slot_ = LazyStorageImpl::kNoSlot;
   }
+  submit_checks(job);
   num_submitted_ = job.roots.size();
   start_ns_ = 0;
   pending_.clear();
@@ -406,6 +416,18 @@ Job StreamContext::take_job(const Cut& cut) {
   offsets_.clear();
   epoch_ = next_epoch();
   return job;
+}
+
+// Nobody may ever read: those that have passed make room.
+void StreamContext::submit_checks(Job& job) {
+  if (held_checks_.empty()) {
+    return;
+  }
+  std::erase_if(checks_, [](const FutureContentsPtr& check) { return check->is_ready() && !check->failure; });
+  for (const c10::Storage& storage : held_checks_) {
+    checks_.push_back(LazyStorageImpl::of(storage)->data_);
+  }
+  job.checks = std::exchange(held_checks_, {});
 }
 
 void StreamContext::finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place) {

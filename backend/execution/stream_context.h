@@ -78,6 +78,12 @@ class StreamContext {
   }
   FailurePtr settle_leaves(Aftermath& aftermath);
 
+  // See DeviceContext::hold_check(). Those that have been submitted, since they were taken last.
+  void hold_check(const c10::Storage& storage);
+  std::vector<FutureContentsPtr> take_checks() {
+    return std::exchange(checks_, {});
+  }
+
   // A storage among the pending ones dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 
@@ -144,6 +150,7 @@ class StreamContext {
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
   Job take_job(const Cut& cut);
+  void submit_checks(Job& job);
   void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   void choose_overlap();
@@ -169,6 +176,8 @@ class StreamContext {
   // By creation. Weak references, so that a storage can be revived, or found
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
+  std::vector<c10::Storage> held_checks_; // pending ones
+  std::vector<FutureContentsPtr> checks_; // submitted ones
   CutPolicy cut_policy_;
   OverlappingWork overlap_;
   float overlapping_work_ = -1; // what may run on the worker; see overlapping_work()

@@ -8,6 +8,7 @@
 #include <c10/core/SymIntArrayRef.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 // Ops written natively for the device, because the tracer cannot record them:
@@ -37,6 +38,10 @@ at::Tensor efficient_zero_tensor(
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
     std::optional<bool> pin_memory);
+
+// ---- assertions.cpp ----
+void assert_async(const at::Tensor& self);
+void assert_async_msg(const at::Tensor& self, std::string_view message);
 
 // ---- views.cpp ----
 at::Tensor as_strided(

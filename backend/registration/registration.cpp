@@ -72,6 +72,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("vdot", native::vdot);
   m.impl("linalg_lu_solve", native::linalg_lu_solve);
   m.impl("linalg_lu_solve.out", native::linalg_lu_solve_out);
+  m.impl("_assert_async", native::assert_async);
+  m.impl("_assert_async.msg", native::assert_async_msg);
   m.impl("histc", native::histc);
   m.impl("histc.out", native::histc_out);
   m.impl("native_dropout", native::native_dropout);

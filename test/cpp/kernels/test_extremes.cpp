@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -31,6 +32,19 @@ TEST(Extremes, AreTheFirstNanIfThereIsOne) {
   for (const bool is_least : {true, false}) {
     EXPECT_EQ(places({1, kNan, kNan, kNan, 5, 1, 1, 2, kNan}, is_least), (std::vector<int64_t>{1, 0, 2}));
   }
+}
+
+TEST(Extremes, OfRowsAreValuesAlone) {
+  const std::vector<float> rows{3, 1, 2, -1, kNan, 5, 0, -1, 0};
+  std::vector<float> found(3);
+  EXPECT_TRUE(find_extremes({3, 3, 1, /*is_least=*/false}, c10::ScalarType::Float, rows.data(), found.data()));
+  EXPECT_EQ(found[0], 3);
+  EXPECT_TRUE(std::isnan(found[1]));
+  EXPECT_EQ(found[2], 0);
+  const std::vector<float> zeros{0, -0.0F, -1};
+  EXPECT_FALSE(find_extremes({1, 3, 1, /*is_least=*/false}, c10::ScalarType::Float, zeros.data(), found.data()));
+  EXPECT_TRUE(find_extremes({1, 3, 1, /*is_least=*/true}, c10::ScalarType::Float, zeros.data(), found.data()));
+  EXPECT_EQ(found[0], -1);
 }
 
 TEST(Extremes, OfColumnsAndTheirValues) {

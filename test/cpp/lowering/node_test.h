@@ -48,6 +48,9 @@ class NodeTest : public testing::Test {
       const at::Tensor& result = stack_[i].toTensor();
       const at::Tensor& expected = expected_[i].toTensor();
       EXPECT_TRUE(at::allclose(result, expected, 0, 0, /*equal_nan=*/true)) << op << tensor.sizes();
+      if (expected.is_floating_point()) {
+        EXPECT_TRUE(at::equal(at::nan_to_num(result).signbit(), at::nan_to_num(expected).signbit())) << op;
+      }
       EXPECT_EQ(result.dtype(), expected.dtype());
       EXPECT_EQ(result.sizes(), expected.sizes());
       EXPECT_EQ(result.strides(), expected.strides());

@@ -49,6 +49,43 @@ TEST_F(ExtremeKernelTest, FindsTheFirstNan) {
   expect_same("aten::argmax", "", at::full({3}, -std::numeric_limits<float>::infinity()), {0, false});
 }
 
+TEST_F(ExtremeKernelTest, FindsValuesAlone) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kLong}) {
+    for (const int64_t size : {1, 5, 16, 37}) {
+      const at::Tensor tensor = repetitive({3, size}, dtype) + 10;
+      for (const char* op : {"aten::max", "aten::min"}) {
+        expect_same(op, "", tensor, {});
+        expect_same(op, "", tensor[0][0], {});
+      }
+      for (const char* op : {"aten::amax", "aten::amin"}) {
+        expect_same(op, "", tensor, {std::vector<int64_t>{}, false});
+        expect_same(op, "", tensor, {std::vector<int64_t>{-1}, true});
+        expect_same(op, "", tensor[0], {std::vector<int64_t>{0}, false});
+      }
+    }
+  }
+  EXPECT_FALSE(kernel_of("aten::amax", "", at::randn({3, 4}), {std::vector<int64_t>{0}, false})) << "columns";
+  EXPECT_FALSE(kernel_of("aten::amax", "", at::randn({3, 4}), {std::vector<int64_t>{0, 1}, false})) << "several";
+}
+
+TEST_F(ExtremeKernelTest, LeavesZerosOfBothSignsToPyTorch) {
+  const at::Tensor zeros = at::zeros({40});
+  zeros[17] = -0.0F;
+  for (const at::Tensor& each : {zeros, zeros.slice(0, 0, 16), zeros.slice(0, 17, 18), zeros.flip(0)}) {
+    expect_same("aten::max", "", each, {});
+    expect_same("aten::min", "", each, {});
+  }
+}
+
+TEST_F(ExtremeKernelTest, FindsNansAmongValuesAlone) {
+  for (const int64_t place : {0, 7, 16, 36}) {
+    const at::Tensor tensor = at::randn({37});
+    tensor[place] = std::numeric_limits<float>::quiet_NaN();
+    expect_same("aten::max", "", tensor, {});
+    expect_same("aten::min", "", tensor, {});
+  }
+}
+
 TEST_F(ExtremeKernelTest, TestsBooleans) {
   const at::Tensor tensor = at::ones({4, 6}, at::kBool);
   tensor[1][5] = false;
@@ -64,7 +101,7 @@ TEST_F(ExtremeKernelTest, TestsBooleans) {
 }
 
 TEST_F(ExtremeKernelTest, LeavesTheRestToPyTorch) {
-  EXPECT_FALSE(kernel_of("aten::max", "", at::randn({3, 4}), {}));
+  EXPECT_FALSE(kernel_of("aten::max", "", at::randn({3, 4}).t(), {}));
   EXPECT_FALSE(kernel_of("aten::argmax", "", at::randn({3, 4}).t(), {0, false}));
   EXPECT_FALSE(kernel_of("aten::argmax", "", at::randn({3, 4}).to(at::kHalf), {0, false}));
   EXPECT_FALSE(kernel_of("aten::argmax", "", at::randn({at::internal::GRAIN_SIZE}), {0, false}));

@@ -50,6 +50,30 @@ TEST_F(MakeSmallCallsTest, AddsUp) {
   expect_none("aten::sum.dim_IntList", {x_, std::vector<int64_t>{1, -1}, false, none});
 }
 
+TEST_F(MakeSmallCallsTest, Searches) {
+  const c10::IValue none;
+  const at::Tensor x = at::randn({3, 4, 5});
+  for (const char* op : {"aten::max", "aten::min"}) {
+    expect_same(op, {x});
+  }
+  for (const char* op : {"aten::argmax", "aten::argmin"}) {
+    for (const bool keeps_dims : {false, true}) {
+      expect_same(op, {x, none, keeps_dims});
+      expect_same(op, {x, 1, keeps_dims});
+      expect_same(op, {x[0][0][0], -1, keeps_dims});
+    }
+    expect_none(op, {x, 3, false}); // there is no such dimension
+    expect_none(op, {x, -4, false});
+    expect_none(op, {x[0][0][0], 1, false});
+  }
+  expect_same("aten::any", {x.gt(0)});
+  expect_same("aten::all.dim", {x.gt(0), -1, true});
+  expect_same("aten::amax", {x, std::vector<int64_t>{-1}, false});
+  expect_none("aten::any", {x});
+  expect_none("aten::max", {at::zeros({0})}); // an error
+  EXPECT_EQ(make_small_calls(op_of("aten::max.dim")), nullptr) << "two results";
+}
+
 TEST_F(MakeSmallCallsTest, OfOtherOpsThereAreNone) {
   EXPECT_EQ(make_small_calls(op_of("aten::cat")), nullptr);
   EXPECT_EQ(make_small_calls(op_of("aten::nansum")), nullptr);
