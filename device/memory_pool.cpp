@@ -27,13 +27,16 @@ size_t granules_for(size_t nbytes) {
   return (nbytes + kGranule - 1) / kGranule;
 }
 
-// Where large blocks begin in their first granule, by turns: a few cache lines apart. Tensors of one size that are read
-// and written together would have the same places of all pages otherwise, which takes a kernel that waits for memory up
-// to a half longer.
-constexpr size_t kNumStarts = 8;
+// Where large blocks begin in their first granule, by turns: quarters of a page. Tensors of one size that are read and
+// written together would have the same places of all pages otherwise, and with them share the sets of caches. A few
+// lines would not do: a processor tells by the last twelve bits of addresses what a load may have to wait for, and a
+// result that is written to just before where the next operands are read, of other pages, takes up to a half longer.
+constexpr size_t kNumStarts = 4;
+constexpr size_t kStartBytes = 1024;
+static_assert(kStartBytes % kBlockAlignment == 0);
 
 size_t granules_for_large(SizeClass size_class) {
-  return granules_for(class_bytes(size_class) + (kNumStarts - 1) * kBlockAlignment);
+  return granules_for(class_bytes(size_class) + (kNumStarts - 1) * kStartBytes);
 }
 
 size_t bytes_of_large(SizeClass size_class) {
@@ -135,7 +138,7 @@ void MemoryPool::refill(SizeClass size_class, size_t requested) {
     cut_slab(take_run(slab_bytes(size_class) / kGranule, requested), size_class);
   } else {
     const Run run = take_run(granules_for_large(size_class), requested);
-    const auto start = static_cast<uint8_t>(next_start_++ % kNumStarts);
+    const auto start = static_cast<uint8_t>(next_start_++ % kNumStarts * (kStartBytes / kBlockAlignment));
     granules_[run.first] = {nullptr, static_cast<uint32_t>(run.first), size_class, start, /*live=*/false};
     idle_[size_class].push_back(block_at(run.first));
     idle_large_bytes_ += bytes_of_large(size_class);
