@@ -1,4 +1,7 @@
 #include <ATen/Functions.h>
+#include <ATen/ops/as_strided_native.h>
+
+#include <array>
 
 #include "backend/native/kernels.h"
 
@@ -10,6 +13,24 @@
 // Gate order and formulas: torch.nn.LSTMCell and torch.nn.GRUCell.
 namespace lazyplug::native {
 namespace {
+
+// Of a matrix, so many columns, from there on. What a dispatched view costs is as much as to record what reads it.
+at::Tensor columns(const at::Tensor& matrix, int64_t first, int64_t count) {
+  const int64_t offset = matrix.storage_offset() + first * matrix.stride(1);
+  return at::native::as_strided_tensorimpl(matrix, {matrix.size(0), count}, matrix.strides(), offset);
+}
+
+template <size_t kNumParts>
+std::array<at::Tensor, kNumParts> split(const at::Tensor& matrix) {
+  constexpr auto kParts = static_cast<int64_t>(kNumParts);
+  TORCH_CHECK(matrix.dim() == 2 && matrix.size(1) % kParts == 0, "expected a matrix of ", kParts, " gates");
+  const int64_t count = matrix.size(1) / kParts;
+  std::array<at::Tensor, kNumParts> parts;
+  for (int64_t i = 0; i < kParts; ++i) {
+    parts[i] = columns(matrix, i * count, count);
+  }
+  return parts;
+}
 
 at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
   return bias && bias->defined() ? gates + *bias : gates;
@@ -40,7 +61,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
   const at::Tensor gates = add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
-  const auto chunks = gates.chunk(4, 1);
+  const auto chunks = split<4>(gates);
   const at::Tensor in = chunks[0].sigmoid();
   const at::Tensor forget = chunks[1].sigmoid();
   const at::Tensor cell = chunks[2].tanh();
@@ -61,7 +82,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
   if (!any_grad) {
     return {};
   }
-  const auto gates = workspace.chunk(4, 1);
+  const auto gates = split<4>(workspace);
   const at::Tensor tanh_cy = cy.tanh();
   const at::Tensor grad_h = or_zeros(grad_hy, cy);
   const at::Tensor grad_c = or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
@@ -82,11 +103,12 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const std::optional<at::Tensor>& hidden_bias) {
   const at::Tensor all_input = add_bias(input_gates, input_bias);
   const at::Tensor all_hidden = add_bias(hidden_gates, hidden_bias);
-  const auto input = all_input.chunk(3, 1);
-  const auto hidden = all_hidden.chunk(3, 1);
+  const auto input = split<3>(all_input);
+  const auto hidden = split<3>(all_hidden);
   // Of rows with gaps, as the CPU has them: the last elements of each are rounded otherwise than in the middle of a
   // vector.
-  const auto sums = (all_input.narrow(1, 0, 2 * hx.size(1)) + all_hidden.narrow(1, 0, 2 * hx.size(1))).chunk(2, 1);
+  const int64_t width = 2 * hx.size(1);
+  const auto sums = split<2>(columns(all_input, 0, width) + columns(all_hidden, 0, width));
   const at::Tensor reset = sums[0].sigmoid();
   const at::Tensor update = sums[1].sigmoid();
   const at::Tensor candidate = (input[2] + reset * hidden[2]).tanh();
@@ -96,7 +118,7 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
-  const auto saved = workspace.chunk(5, 1);
+  const auto saved = split<5>(workspace);
   const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
   const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
   const at::Tensor grad_candidate = tanh_grad(grad_hy - grad_hy * update, candidate);
