@@ -33,6 +33,7 @@ if(LAZYPLUG_SANITIZE)
     test/cpp/lowering/test_image_kernels.cpp
     test/cpp/lowering/test_node_attributes.cpp
     test/cpp/lowering/test_product_kernel.cpp test/cpp/lowering/test_small_calls.cpp
+    test/cpp/lowering/test_small_extreme.cpp
     test/cpp/lowering/test_small_product.cpp test/cpp/lowering/test_sum_kernel.cpp
     PROPERTIES COMPILE_OPTIONS -fno-sanitize=vptr)
 endif()
