@@ -28,25 +28,18 @@ std::string_view variant_of(Arguments arguments) {
   return {};
 }
 
-bool is_computable(const c10::IValue& argument, const c10::TensorImpl* first) {
-  if (!argument.isTensor() || !argument.toTensor().defined()) {
-    return false;
-  }
-  const at::Tensor& tensor = argument.toTensor();
-  return is_plain_float(tensor) && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
-         (!first || Geometry::of(*first).same_memory(tensor.sizes(), tensor.strides()));
-}
-
 // Of the arguments, if all are as they must be.
 struct Operands {
+  const PointwiseOp& function;
   c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
+  c10::DimVector strides;                  // of the first one without gaps, hence of the result
   c10::SmallVector<double, 2> numbers;
   size_t num_rows = 0; // that are like one
   bool keeps_dim = false;
   bool lacks_row = false;
 
   bool add(char arg, const c10::IValue& argument) {
-    if (arg == 't' && is_computable(argument, tensors.empty() ? nullptr : tensors[0].unsafeGetTensorImpl())) {
+    if (arg == 't' && is_computable(argument)) {
       tensors.push_back(argument.toTensor());
       return true;
     }
@@ -63,6 +56,30 @@ struct Operands {
   }
 
  private:
+  bool is_computable(const c10::IValue& argument) {
+    if (!argument.isTensor() || !argument.toTensor().defined() || !is_plain_float(argument.toTensor())) {
+      return false;
+    }
+    const at::Tensor& tensor = argument.toTensor();
+    const bool is_dense = tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
+    if (!is_dense && !takes_part(function, tensor.sizes(), tensor.strides())) {
+      return false;
+    }
+    if (tensors.empty()) {
+      strides = is_dense ? c10::DimVector(tensor.strides()) : contiguous_strides(tensor.sizes());
+    }
+    Geometry result = Geometry::contiguous(at::kFloat, tensors.empty() ? tensor.sizes() : tensors[0].sizes());
+    if (!is_dense) {
+      return result.sizes == tensor.sizes() && result.same_memory(result.sizes, strides);
+    }
+    result.strides = strides;
+    return result.same_memory(tensor.sizes(), tensor.strides());
+  }
+
+  static c10::DimVector contiguous_strides(c10::IntArrayRef sizes) {
+    return Geometry::contiguous(at::kFloat, sizes).strides;
+  }
+
   // A weight, or none, then a bias, if there is a weight.
   bool add_row(const c10::IValue& argument) {
     if (!argument.isTensor() || !argument.toTensor().defined()) {
@@ -107,14 +124,14 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
   for (const at::Tensor& result : results) {
     memory.push_back({result.mutable_data_ptr(), at::kFloat});
   }
-  const kernels::PointwiseSpace space(first.sizes(), first.strides(), inputs);
+  const kernels::PointwiseSpace space(first.sizes(), operands.strides, inputs);
   kernels::run(program, space, memory, operands.numbers.data());
 }
 
 at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
   const at::Tensor& first = operands.tensors[0];
   if (!kernels::reduces_rows(opcode)) {
-    return at::detail::empty_strided_cpu(first.sizes(), strides_of_result(first.sizes(), first.strides()), at::kFloat);
+    return at::detail::empty_strided_cpu(first.sizes(), strides_of_result(first.sizes(), operands.strides), at::kFloat);
   }
   c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
   if (operands.keeps_dim) {
@@ -153,14 +170,14 @@ std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
 }
 
 // Of each tensor, if all are as they must be.
-std::optional<c10::List<at::Tensor>> compute_list(kernels::Opcode opcode, const c10::IValue& tensors) {
+std::optional<c10::List<at::Tensor>> compute_list(const PointwiseOp& row, const c10::IValue& tensors) {
   c10::List<at::Tensor> results;
   for (const c10::IValue& tensor : tensors.toListRef()) {
-    Operands operands;
+    Operands operands{row};
     if (!operands.add('t', tensor)) {
       return std::nullopt;
     }
-    results.push_back(compute(opcode, operands));
+    results.push_back(compute(row.opcode, operands));
   }
   return results;
 }
@@ -168,10 +185,10 @@ std::optional<c10::List<at::Tensor>> compute_list(kernels::Opcode opcode, const 
 // Empty: the call is none that is computed here.
 std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
   if (row.args[0] == 'l') {
-    auto results = compute_list(row.opcode, arguments[0]);
+    auto results = compute_list(row, arguments[0]);
     return results ? std::vector<c10::IValue>{std::move(*results)} : std::vector<c10::IValue>();
   }
-  Operands operands;
+  Operands operands{row};
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!operands.add(row.args[i], arguments[i])) {
       return {};

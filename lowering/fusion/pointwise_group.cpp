@@ -106,6 +106,14 @@ bool lies_like(const GraphUse& operand, const Geometry& result) {
   return seen.dtype == result.dtype && seen.same_memory(result.sizes, result.strides);
 }
 
+bool is_part_for(const PointwiseOp& function, const GraphUse& operand, const Geometry& result) {
+  if (!operand.value().defined() || !result.is_contiguous()) {
+    return false;
+  }
+  const Geometry& seen = seen_by(operand);
+  return seen.dtype == result.dtype && seen.sizes == result.sizes && takes_part(function, seen.sizes, seen.strides);
+}
+
 // The operands after the first: a weight, or none, then a bias, if there is a weight.
 bool are_rows_of(const GraphNode& node, const Geometry& result) {
   bool lacks_row = false;
@@ -135,7 +143,7 @@ bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
     return lies_like(node.operand(0), result) && are_rows_of(node, result);
   }
   for (size_t i = 0; i < node.num_operands(); ++i) {
-    if (!lies_like(node.operand(i), result)) {
+    if (!lies_like(node.operand(i), result) && !is_part_for(function, node.operand(i), result)) {
       return false;
     }
   }
@@ -484,15 +492,6 @@ bool PointwiseGroup::reads_row(const GraphNode& node) const {
   return false;
 }
 
-// To gather an input in many short pieces, each of which takes some 12 ns, takes longer than all that a group saves.
-bool PointwiseGroup::is_torn(const kernels::PointwiseSpace::Input& input) const {
-  constexpr int64_t kLongRun = 64;
-  constexpr int64_t kFewRuns = 32;
-  const auto map = kernels::map_input(layout_.sizes, layout_.strides, input);
-  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kLongRun &&
-         layout_.numel() > kFewRuns * map.run_length();
-}
-
 std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse& operand) {
   const GraphValue value = operand.value();
   if (!value.defined()) {
@@ -524,7 +523,7 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
       return Source{true, i};
     }
   }
-  if (is_torn({seen.offset, *strides})) {
+  if (is_torn(layout_.sizes, layout_.strides, {seen.offset, *strides})) {
     return std::nullopt;
   }
   inputs_.push_back({value, seen.offset, offset_scalar, *strides});

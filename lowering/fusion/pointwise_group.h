@@ -128,7 +128,6 @@ class PointwiseGroup {
   bool add_source(const GraphUse& operand, char arg, Step& step);
   bool add_number(uint32_t scalar, char arg, Step& step);
   std::optional<Source> find_source(const GraphUse& operand);
-  bool is_torn(const kernels::PointwiseSpace::Input& input) const;
   bool is_read_outside(const GraphNode& node, uint32_t output) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
   std::vector<std::vector<bool>> inputs_of_steps() const;

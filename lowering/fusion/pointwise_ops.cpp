@@ -295,4 +295,28 @@ bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArr
          Geometry::contiguous(c10::ScalarType::Float, sizes).same_memory(sizes, strides);
 }
 
+bool takes_part(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  if (kernels::is_about_rows(function.opcode) || function.args[0] == 'l') {
+    return false;
+  }
+  int64_t least = 1; // without overlap
+  for (size_t i = sizes.size(); i-- > 0;) {
+    // Where a dimension of one element stands in the result, depends on its stride.
+    if (sizes[i] <= 1 || strides[i] < least || (i + 1 == sizes.size() && strides[i] != 1)) {
+      return false;
+    }
+    least = strides[i] * sizes[i];
+  }
+  const auto result = Geometry::contiguous(c10::ScalarType::Float, sizes);
+  return !sizes.empty() && !is_torn(sizes, result.strides, {0, c10::DimVector(strides)});
+}
+
+bool is_torn(c10::IntArrayRef sizes, c10::IntArrayRef strides, const kernels::PointwiseSpace::Input& input) {
+  constexpr int64_t kLongRun = 64;
+  constexpr int64_t kFewRuns = 32;
+  const auto map = kernels::map_input(sizes, strides, input);
+  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kLongRun &&
+         c10::multiply_integers(sizes) > kFewRuns * map.run_length();
+}
+
 } // namespace lazyplug

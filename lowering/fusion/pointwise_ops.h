@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "kernels/pointwise.h"
 #include "kernels/tile_program.h"
 #include "lowering/ir/op_info.h"
 #include "lowering/ir/signature.h"
@@ -78,7 +79,7 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding>
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
 // nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps
-// (what the strides of dimensions of one element are, does not matter).
+// (what the strides of dimensions of one element are, does not matter); or as parts of its rows, see takes_part().
 // Those of rows also want the tensors to be contiguous, and the rows to be as long as takes_rows() says; beside them,
 // there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
@@ -91,5 +92,12 @@ const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
 bool is_plain_float(const at::Tensor& tensor);
 // Whether a function takes tensors that lie so; all of them, if it is none of rows.
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+// Whether a function, unless it is one of rows or of lists, takes a tensor that lies so, as columns of a matrix do,
+// beside others that lie so, too, or are contiguous; so is the result.
+bool takes_part(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+
+// Whether a group gathers an input in so many short pieces, each of which takes some 12 ns, that it takes longer than
+// all that a group saves. The sizes and strides are those of the group.
+bool is_torn(c10::IntArrayRef sizes, c10::IntArrayRef strides, const kernels::PointwiseSpace::Input& input);
 
 } // namespace lazyplug

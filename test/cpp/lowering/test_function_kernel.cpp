@@ -168,6 +168,35 @@ TEST_F(FunctionKernel, ResultsLieAsTheArguments) {
   EXPECT_TRUE(run("aten::exp", {x.slice(0, 3, 9)}).equal(run("aten::exp", {x}).slice(0, 3, 9)));
 }
 
+TEST_F(FunctionKernel, TakesPartsOfRows) {
+  const at::Tensor wide = at::randn({3, 2, 256});
+  const at::Tensor part = wide.slice(2, 64, 128);
+  for (const char* op : {"aten::tanh", "aten::exp", "aten::silu"}) {
+    const at::Tensor result = run(op, {part});
+    ASSERT_TRUE(result.defined()) << op;
+    EXPECT_TRUE(result.is_contiguous());
+    EXPECT_TRUE(result.equal(run(op, {part.contiguous()}))) << op;
+  }
+  const at::Tensor gradient = at::randn({3, 2, 64});
+  const at::Tensor expected = run("aten::silu_backward", {gradient, part.contiguous()});
+  EXPECT_TRUE(run("aten::silu_backward", {gradient, part}).equal(expected));
+  const at::Tensor gap = at::randn({3, 2, 65}).slice(2, 1);
+  EXPECT_TRUE(run("aten::silu_backward", {gap, part}).equal(run("aten::silu_backward", {gap.contiguous(), part})));
+  EXPECT_TRUE(run("aten::exp", {wide.select(1, 0)}).defined());
+}
+
+TEST_F(FunctionKernel, OtherPartsAreLeftAlone) {
+  const at::Tensor wide = at::randn({64, 256});
+  EXPECT_FALSE(run("aten::exp", {wide.slice(1, 0, 32)}).defined()) << "many short pieces";
+  EXPECT_FALSE(run("aten::exp", {wide.slice(1, 0, 256, 2)}).defined());
+  EXPECT_FALSE(run("aten::exp", {wide.slice(1, 0, 64).t()}).defined());
+  EXPECT_FALSE(run("aten::exp", {wide.slice(1, 0, 64).unsqueeze(1)}).defined()) << "its result may lie otherwise";
+  EXPECT_FALSE(run("aten::exp", {wide.as_strided({3, 64}, {32, 1})}).defined()) << "overlap";
+  EXPECT_FALSE(run("aten::silu_backward", {at::randn({64, 64}).t(), wide.slice(1, 0, 64)}).defined());
+  EXPECT_FALSE(run("aten::_softmax", {wide.slice(1, 0, 64), 1, false}).defined()) << "rows";
+  EXPECT_FALSE(run("aten::exp", {wide.slice(1, 0, 64).to(at::kDouble)}).defined());
+}
+
 TEST_F(FunctionKernel, OtherCallsAreLeftAlone) {
   EXPECT_FALSE(run("aten::silu", {at::empty_strided({1, 0, 3}, {6, 6, 2})}).defined());
   EXPECT_FALSE(run("aten::exp", {x.to(at::kDouble)}).defined());
