@@ -43,9 +43,10 @@ class ExtremeKernel {
 } // namespace
 
 std::function<void(c10::Stack&)> extreme_kernel(const JitNode& node, const OpInfo& op, TypeGeometries& geometries) {
-  const Geometry* input = SmallExtreme::is_search(op) ? geometries.find(*node.input(0)->type()) : nullptr;
+  const auto* search = SmallExtreme::find(op);
+  const Geometry* input = search ? geometries.find(*node.input(0)->type()) : nullptr;
   const auto dim = node.inputs().size() > 1 ? torch::jit::toIValue(node.input(1)) : std::optional(c10::IValue());
-  const auto extreme = input && dim ? SmallExtreme::plan(op, *input, *dim) : std::nullopt;
+  const auto extreme = input && dim ? SmallExtreme::plan(*search, *input, *dim) : std::nullopt;
   const Geometry* result = extreme ? geometries.find(*node.output(0)->type()) : nullptr;
   const auto lies_as_expected = [&](const torch::jit::Value* output) {
     const Geometry* layout = geometries.find(*output->type());

@@ -110,7 +110,7 @@ class SmallSums final : public SmallCalls {
 
 class SmallSearches final : public SmallCalls {
  public:
-  explicit SmallSearches(const OpInfo& op) : op_(op) {}
+  explicit SmallSearches(const SmallExtreme::Op& op) : op_(op) {}
 
  private:
   // (self), or (self, dim, keepdim).
@@ -127,7 +127,7 @@ class SmallSearches final : public SmallCalls {
                   : at::Tensor();
   }
 
-  const OpInfo& op_;
+  const SmallExtreme::Op& op_;
 };
 
 } // namespace
@@ -142,8 +142,8 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   if (is_sum(op)) {
     return std::make_unique<SmallSums>(op);
   }
-  if (SmallExtreme::is_search(op) && op.num_returns() == 1) {
-    return std::make_unique<SmallSearches>(op);
+  if (const auto* search = SmallExtreme::find(op); search && op.num_returns() == 1) {
+    return std::make_unique<SmallSearches>(*search);
   }
   return make_small_pointwise(op);
 }

@@ -7,12 +7,6 @@
 
 namespace lazyplug {
 
-struct SmallExtreme::Op {
-  const char* name;
-  Returns returns;
-  bool is_least; // of truths: all are true if the least one is
-};
-
 const SmallExtreme::Op* SmallExtreme::find(const OpInfo& op) {
   static constexpr Op kOps[] = {
       {"aten::argmax", Returns::kPlaces, false},
@@ -35,10 +29,6 @@ const SmallExtreme::Op* SmallExtreme::find(const OpInfo& op) {
   return found == std::end(kOps) ? nullptr : found;
 }
 
-bool SmallExtreme::is_search(const OpInfo& op) {
-  return find(op) != nullptr;
-}
-
 namespace {
 
 // A list of one dimension is that dimension, an empty one is none. Anything else stays as it is.
@@ -52,15 +42,14 @@ c10::IValue one_dim(const c10::IValue& dim) {
 
 } // namespace
 
-std::optional<SmallExtreme> SmallExtreme::plan(const OpInfo& op, const Geometry& input, const c10::IValue& named_dim) {
-  const Op* known = find(op);
+std::optional<SmallExtreme> SmallExtreme::plan(const Op& op, const Geometry& input, const c10::IValue& named_dim) {
   const c10::IValue dim = one_dim(named_dim);
   // Larger ones are shared by several threads.
-  if (!known || input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
-      !input.is_contiguous() || !(dim.isNone() || dim.isInt())) {
+  if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() || !input.is_contiguous() ||
+      !(dim.isNone() || dim.isInt())) {
     return std::nullopt;
   }
-  SmallExtreme result(known->returns, {1, input.numel(), 1, known->is_least}, input.dtype);
+  SmallExtreme result(op.returns, {1, input.numel(), 1, op.is_least}, input.dtype);
   const auto num_dims = static_cast<int64_t>(input.sizes.size());
   if (dim.isInt()) {
     const int64_t searched = dim.toInt() < 0 ? dim.toInt() + std::max<int64_t>(num_dims, 1) : dim.toInt();
@@ -78,9 +67,9 @@ std::optional<SmallExtreme> SmallExtreme::plan(const OpInfo& op, const Geometry&
     }
   }
   const bool is_rows = result.search_.inner == 1;
-  const bool is_possible = known->returns == Returns::kTruth    ? input.dtype == at::kBool && is_rows
-                           : known->returns == Returns::kValues ? kernels::can_search(input.dtype) && is_rows
-                                                                : kernels::can_search(input.dtype);
+  const bool is_possible = op.returns == Returns::kTruth    ? input.dtype == at::kBool && is_rows
+                           : op.returns == Returns::kValues ? kernels::can_search(input.dtype) && is_rows
+                                                            : kernels::can_search(input.dtype);
   return is_possible ? std::optional(result) : std::nullopt;
 }
 

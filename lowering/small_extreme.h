@@ -18,12 +18,18 @@ namespace lazyplug {
 // longer than to search. It has the bits of PyTorch's.
 class SmallExtreme {
  public:
-  // Whether the op is one of these.
-  static bool is_search(const OpInfo& op);
+  enum class Returns : uint8_t { kPlaces, kValues, kValuesAndPlaces, kTruth };
+  struct Op {
+    const char* name;
+    Returns returns;
+    bool is_least; // of truths: all are true if the least one is
+  };
+  // Null if it is none of these.
+  static const Op* find(const OpInfo& op);
 
   // `dim` is a dimension, a list of one, or none, for all. Nothing if there is no such kernel, or the dimension is
   // wrong.
-  static std::optional<SmallExtreme> plan(const OpInfo& op, const Geometry& input, const c10::IValue& dim);
+  static std::optional<SmallExtreme> plan(const Op& op, const Geometry& input, const c10::IValue& dim);
 
   // Of all results.
   c10::DimVector result_sizes(c10::IntArrayRef sizes, bool keeps_dims) const;
@@ -35,9 +41,6 @@ class SmallExtreme {
   std::array<at::Tensor, 2> run(c10::IntArrayRef result_sizes, const void* from) const;
 
  private:
-  enum class Returns : uint8_t { kPlaces, kValues, kValuesAndPlaces, kTruth };
-  struct Op;
-  static const Op* find(const OpInfo& op);
   SmallExtreme(Returns returns, const kernels::Search& search, c10::ScalarType dtype)
       : returns_(returns), search_(search), dtype_(dtype) {}
 

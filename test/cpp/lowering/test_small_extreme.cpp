@@ -10,15 +10,18 @@ namespace {
 
 std::optional<SmallExtreme>
 plan(const char* op, const char* overload, const at::Tensor& tensor, const c10::IValue& dim) {
-  return SmallExtreme::plan(make_op(op, overload), Geometry::of(*tensor.unsafeGetTensorImpl()), dim);
+  return SmallExtreme::plan(
+      *SmallExtreme::find(make_op(op, overload)),
+      Geometry::of(*tensor.unsafeGetTensorImpl()),
+      dim);
 }
 
 const c10::IValue kAll;
 
 TEST(SmallExtreme, KnowsSearches) {
-  EXPECT_TRUE(SmallExtreme::is_search(make_op("aten::max", "dim")));
-  EXPECT_TRUE(SmallExtreme::is_search(make_op("aten::_is_all_true")));
-  EXPECT_FALSE(SmallExtreme::is_search(make_op("aten::maximum")));
+  EXPECT_TRUE(SmallExtreme::find(make_op("aten::max", "dim")));
+  EXPECT_TRUE(SmallExtreme::find(make_op("aten::_is_all_true")));
+  EXPECT_FALSE(SmallExtreme::find(make_op("aten::maximum")));
 }
 
 TEST(SmallExtreme, FindsTheSameAsPyTorch) {
