@@ -191,7 +191,9 @@ TEST_F(ShortStepsTest, AreTriedUnlessTheTestsSayWhatIsRecorded) {
     EXPECT_EQ(count("RunAtOnce"), 0);
   }
   const ScopedFlag<int64_t> whole(config().chunk_nodes, 0);
-  run(6'000);
+  for (int i = 0; i < 20 && count("ShortStepsTried") == 0; ++i) { // a busy machine's steps may be too long at first
+    run(6'000);
+  }
   EXPECT_EQ(count("ShortStepsTried"), 1);
   EXPECT_GT(count("RunAtOnce"), 0);
   EXPECT_EQ(count("FallbackTotal"), 0);
