@@ -76,7 +76,8 @@ bool find_typed(const Search& search, const void* memory, void* values) {
   for (int64_t row = 0; row < search.outer; ++row, from += search.searched) {
     to[row] = search.is_least ? extreme_of<T, std::less<T>>(from, search.searched)
                               : extreme_of<T, std::greater<T>>(from, search.searched);
-    if (std::is_floating_point_v<T> && to[row] == 0 && has_both_zeros(from, search.searched)) {
+    const bool is_nan = to[row] != to[row];
+    if (is_nan || (std::is_floating_point_v<T> && to[row] == 0 && has_both_zeros(from, search.searched))) {
       return false;
     }
   }

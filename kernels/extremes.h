@@ -20,8 +20,8 @@ bool can_search(c10::ScalarType dtype);
 // there is one, else the first of equal ones, as PyTorch's max(dim) and argmax.
 void search(const Search& search, c10::ScalarType dtype, const void* from, void* values, int64_t* places);
 
-// Writes the extremes of rows (`inner` is 1), NaN for rows with one, as PyTorch's max() and amax. False if one of them
-// is 0, and there are zeros of both signs: which PyTorch's kernels find depends on their vectors.
+// Writes the extremes of rows (`inner` is 1), as PyTorch's max() and amax. False if one of them is a NaN, or 0 while
+// there are zeros of both signs: which of these PyTorch's kernels find depends on their vectors.
 bool find_extremes(const Search& search, c10::ScalarType dtype, const void* from, void* values);
 
 // Whether all of a row are true, or any is, of each of `rows` rows.

@@ -37,7 +37,7 @@ class SmallExtreme {
     return search_.outer * search_.inner;
   }
   // New CPU tensors: the second is that of places, if there are values, too. The first is undefined if it would be a
-  // zero of which PyTorch alone knows the sign.
+  // NaN, or a zero of which PyTorch alone knows the sign.
   std::array<at::Tensor, 2> run(c10::IntArrayRef result_sizes, const void* from) const;
 
  private:

@@ -84,6 +84,10 @@ TEST_F(ExtremeKernelTest, FindsNansAmongValuesAlone) {
     expect_same("aten::max", "", tensor, {});
     expect_same("aten::min", "", tensor, {});
   }
+  // With PyTorch's sign.
+  const at::Tensor negative = -at::full({1, 1}, std::numeric_limits<float>::quiet_NaN());
+  expect_same("aten::amin", "", negative, {std::vector<int64_t>{1}, false});
+  EXPECT_TRUE(at::equal(stack_[0].toTensor().view(at::kInt), negative.amin(1).view(at::kInt)));
 }
 
 TEST_F(ExtremeKernelTest, TestsBooleans) {
