@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
+#include <optional>
 #include <type_traits>
 
 namespace lazyplug::kernels {
@@ -32,30 +32,30 @@ void search_all(const Search& search, const T* from, T* values, int64_t* places)
   }
 }
 
-// Of one row. Lanes of their own, so that the compiler makes vectors of them.
+// Of one row; nothing if there is a NaN. Lanes of their own, so that the compiler makes vectors of them.
 template <typename T, typename Compare>
-T extreme_of(const T* from, int64_t size) {
+std::optional<T> extreme_of(const T* from, int64_t size) {
   constexpr int kLanes = 16;
   T best[kLanes];
   bool is_nan[kLanes] = {};
   std::fill_n(best, kLanes, *from);
+  const auto take = [&](int lane, T element) {
+    best[lane] = Compare()(element, best[lane]) ? element : best[lane];
+    is_nan[lane] |= element != element;
+  };
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const T element = from[i + lane];
-      best[lane] = Compare()(element, best[lane]) ? element : best[lane];
-      is_nan[lane] |= element != element;
+      take(lane, from[i + lane]);
     }
   }
-  T result = best[0];
-  const auto take = [&](T element) { result = Compare()(element, result) || element != element ? element : result; };
-  for (; i < size && result == result; ++i) {
-    take(from[i]);
+  for (int lane = 0; i < size; ++i, ++lane) {
+    take(lane, from[i]);
   }
-  for (int lane = 0; lane < kLanes && result == result; ++lane) {
-    take(is_nan[lane] ? std::numeric_limits<T>::quiet_NaN() : best[lane]);
-  }
-  return result;
+  const bool has_nan = std::any_of(is_nan, is_nan + kLanes, [](bool lane) { return lane; });
+  // The first one that is not less far out than any other.
+  const auto is_less = [](T a, T b) { return Compare()(b, a); };
+  return has_nan ? std::nullopt : std::optional(*std::max_element(best, best + kLanes, is_less));
 }
 
 template <typename T>
@@ -74,12 +74,12 @@ bool find_typed(const Search& search, const void* memory, void* values) {
   const T* from = static_cast<const T*>(memory);
   T* to = static_cast<T*>(values);
   for (int64_t row = 0; row < search.outer; ++row, from += search.searched) {
-    to[row] = search.is_least ? extreme_of<T, std::less<T>>(from, search.searched)
-                              : extreme_of<T, std::greater<T>>(from, search.searched);
-    const bool is_nan = to[row] != to[row];
-    if (is_nan || (std::is_floating_point_v<T> && to[row] == 0 && has_both_zeros(from, search.searched))) {
+    const auto found = search.is_least ? extreme_of<T, std::less<T>>(from, search.searched)
+                                       : extreme_of<T, std::greater<T>>(from, search.searched);
+    if (!found || (std::is_floating_point_v<T> && *found == 0 && has_both_zeros(from, search.searched))) {
       return false;
     }
+    to[row] = *found;
   }
   return true;
 }

@@ -32,7 +32,7 @@ std::string_view variant_of(Arguments arguments) {
 struct Operands {
   const PointwiseOp& function;
   c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
-  c10::DimVector strides;                  // of the first one without gaps, hence of the result
+  Geometry result;                         // as the first one, without gaps
   c10::SmallVector<double, 2> numbers;
   size_t num_rows = 0; // that are like one
   bool keeps_dim = false;
@@ -66,18 +66,11 @@ struct Operands {
       return false;
     }
     if (tensors.empty()) {
-      strides = is_dense ? c10::DimVector(tensor.strides()) : contiguous_strides(tensor.sizes());
+      result = Geometry::contiguous(at::kFloat, tensor.sizes());
+      result.strides = is_dense ? c10::DimVector(tensor.strides()) : result.strides;
     }
-    Geometry result = Geometry::contiguous(at::kFloat, tensors.empty() ? tensor.sizes() : tensors[0].sizes());
-    if (!is_dense) {
-      return result.sizes == tensor.sizes() && result.same_memory(result.sizes, strides);
-    }
-    result.strides = strides;
-    return result.same_memory(tensor.sizes(), tensor.strides());
-  }
-
-  static c10::DimVector contiguous_strides(c10::IntArrayRef sizes) {
-    return Geometry::contiguous(at::kFloat, sizes).strides;
+    return is_dense ? result.same_memory(tensor.sizes(), tensor.strides())
+                    : result.sizes == tensor.sizes() && result.is_contiguous();
   }
 
   // A weight, or none, then a bias, if there is a weight.
@@ -124,14 +117,17 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
   for (const at::Tensor& result : results) {
     memory.push_back({result.mutable_data_ptr(), at::kFloat});
   }
-  const kernels::PointwiseSpace space(first.sizes(), operands.strides, inputs);
+  const kernels::PointwiseSpace space(first.sizes(), operands.result.strides, inputs);
   kernels::run(program, space, memory, operands.numbers.data());
 }
 
 at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
   const at::Tensor& first = operands.tensors[0];
   if (!kernels::reduces_rows(opcode)) {
-    return at::detail::empty_strided_cpu(first.sizes(), strides_of_result(first.sizes(), operands.strides), at::kFloat);
+    return at::detail::empty_strided_cpu(
+        first.sizes(),
+        strides_of_result(first.sizes(), operands.result.strides),
+        at::kFloat);
   }
   c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
   if (operands.keeps_dim) {
