@@ -102,8 +102,7 @@ double ThreeLargest::multiplications() const {
 
 float light_work(const Signature& signature) {
   const OpInfo& op = *signature.op;
-  const bool is_update = op.name() == kTileUpdate;
-  if (!op.is_aten() && !is_update) {
+  if (!op.is_aten() && !op.base_name().starts_with("lazyplug::")) {
     return kHeavy;
   }
   if (op.thread_use() != ThreadUse::kLoops) {
@@ -119,7 +118,7 @@ float light_work(const Signature& signature) {
       total += static_cast<double>(layout.numel());
     }
   }
-  const bool has_lists = op.is_foreach() || is_update;
+  const bool has_lists = op.is_foreach() || op.name() == kTileUpdate;
   if (largest.largest() > kGrain || (has_lists && total > kGrainOfLists)) {
     return kHeavy;
   }

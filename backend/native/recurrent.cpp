@@ -10,6 +10,7 @@
 
 #include "backend/native/kernels.h"
 #include "device/runtime.h"
+#include "lowering/recurrent_cells.h"
 
 namespace lazyplug::native {
 namespace {
@@ -24,6 +25,22 @@ int64_t params_per_layer(const Recurrent& network, const RecurrentState& state) 
 
 // ---- cells: gates of the input and a state in, a state out ----
 
+// PyTorch's fused cells have no forward gradients, and functorch knows no batches of them.
+bool is_transformed(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kTransforms(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize});
+  return tensor.key_set().has_any(kTransforms) || tensor._fw_grad(/*level=*/0).defined();
+}
+
+bool can_fuse(
+    const at::Tensor& state,
+    int64_t num_gates,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates) {
+  return cells::can_compute(state, num_gates, {input_gates, hidden_gates}) && !is_transformed(state) &&
+         !is_transformed(input_gates) && !is_transformed(hidden_gates);
+}
+
 RecurrentState
 step_simple(RecurrentCell cell, const at::Tensor& gates, const at::Tensor& hidden, const RecurrentWeights& weights) {
   const at::Tensor sum = weights.hidden_gates(hidden).add_(gates);
@@ -32,20 +49,29 @@ step_simple(RecurrentCell cell, const at::Tensor& gates, const at::Tensor& hidde
 
 // Gate order and formulas: torch.nn.LSTMCell.
 RecurrentState step_lstm(const at::Tensor& input_gates, const RecurrentState& state, const RecurrentWeights& weights) {
-  const auto gates = weights.hidden_gates(state[0]).add_(input_gates).unsafe_chunk(4, 1);
+  const at::Tensor hidden_gates = weights.hidden_gates(state[0]);
+  if (can_fuse(state[1], cells::kLstmGates, input_gates, hidden_gates)) {
+    const auto [hidden, cell, workspace] = at::_thnn_fused_lstm_cell(input_gates, hidden_gates, state[1]);
+    return {weights.projected(hidden), cell};
+  }
+  const auto gates = hidden_gates.add_(input_gates).unsafe_chunk(4, 1);
   const at::Tensor in = gates[0].sigmoid_();
   const at::Tensor forget = gates[1].sigmoid_();
   const at::Tensor candidate = gates[2].tanh_();
   const at::Tensor out = gates[3].sigmoid_();
   const at::Tensor cell = (forget * state[1]).add_(in * candidate);
   const at::Tensor hidden = out * cell.tanh();
-  return {weights.projection.defined() ? at::matmul(hidden, weights.projection.t()) : hidden, cell};
+  return {weights.projected(hidden), cell};
 }
 
 // torch.nn.GRUCell.
 RecurrentState step_gru(const at::Tensor& input_gates, const at::Tensor& hidden, const RecurrentWeights& weights) {
+  const at::Tensor hidden_gates = weights.hidden_gates(hidden);
+  if (can_fuse(hidden, cells::kGruGates, input_gates, hidden_gates)) {
+    return {std::get<0>(at::_thnn_fused_gru_cell(input_gates, hidden_gates, hidden))};
+  }
   const auto of_input = input_gates.unsafe_chunk(3, 1);
-  const auto of_hidden = weights.hidden_gates(hidden).unsafe_chunk(3, 1);
+  const auto of_hidden = hidden_gates.unsafe_chunk(3, 1);
   const at::Tensor reset = of_hidden[0].add_(of_input[0]).sigmoid_();
   const at::Tensor update = of_hidden[1].add_(of_input[1]).sigmoid_();
   const at::Tensor candidate = of_input[2].add(of_hidden[2].mul_(reset)).tanh_();
@@ -195,6 +221,10 @@ at::Tensor RecurrentWeights::input_gates(const at::Tensor& x) const {
 
 at::Tensor RecurrentWeights::hidden_gates(const at::Tensor& h) const {
   return at::linear(h, hidden, hidden_bias);
+}
+
+at::Tensor RecurrentWeights::projected(const at::Tensor& h) const {
+  return projection.defined() ? at::matmul(h, projection.t()) : h;
 }
 
 RecurrentResult

@@ -4,11 +4,12 @@
 #include <array>
 
 #include "backend/native/kernels.h"
+#include "lowering/recurrent_cells.h"
 
 // PyTorch's LSTMCell and GRUCell ask an accelerator for fused cells, which have no
-// CPU kernels. Here they are in ops that can be recorded, and that round as the
-// CPU's cells do. The workspace is whatever the backward pass needs; its layout is
-// private to this file.
+// CPU kernels. Here they are one op each (lowering/recurrent_cells.h, which says what
+// workspaces hold); or, where that does not compute them, ops that round as the CPU's
+// cells do.
 //
 // Gate order and formulas: torch.nn.LSTMCell and torch.nn.GRUCell.
 namespace lazyplug::native {
@@ -48,6 +49,11 @@ at::Tensor tanh_grad(const at::Tensor& grad, const at::Tensor& output) {
   return at::tanh_backward(grad, output);
 }
 
+const at::Tensor& or_undefined(const std::optional<at::Tensor>& tensor) {
+  static const at::Tensor undefined;
+  return tensor ? *tensor : undefined;
+}
+
 at::Tensor bias_grad(const at::Tensor& gates, bool has_bias) {
   return has_bias ? gates.sum(0, /*keepdim=*/false) : at::Tensor();
 }
@@ -60,6 +66,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
     const at::Tensor& cx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
+  if (cells::can_compute(
+          cx,
+          cells::kLstmGates,
+          {input_gates, hidden_gates, or_undefined(input_bias), or_undefined(hidden_bias)})) {
+    return cells::lstm(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  }
   const at::Tensor gates = add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
   const auto chunks = split<4>(gates);
   const at::Tensor in = chunks[0].sigmoid();
@@ -82,6 +94,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
   if (!any_grad) {
     return {};
   }
+  if (cells::can_compute(cy, 1, {cx, or_undefined(grad_hy), or_undefined(grad_cy)}) &&
+      cells::can_compute(cy, cells::kLstmGates, {workspace})) {
+    const auto [grad_gates, grad_cx] = cells::lstm_backward(grad_hy, grad_cy, cx, cy, workspace);
+    return {grad_gates, grad_cx, bias_grad(grad_gates, has_bias)};
+  }
   const auto gates = split<4>(workspace);
   const at::Tensor tanh_cy = cy.tanh();
   const at::Tensor grad_h = or_zeros(grad_hy, cy);
@@ -101,6 +118,12 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const at::Tensor& hx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
+  if (cells::can_compute(
+          hx,
+          cells::kGruGates,
+          {input_gates, hidden_gates, or_undefined(input_bias), or_undefined(hidden_bias)})) {
+    return cells::gru(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+  }
   const at::Tensor all_input = add_bias(input_gates, input_bias);
   const at::Tensor all_hidden = add_bias(hidden_gates, hidden_bias);
   const auto input = split<3>(all_input);
@@ -118,6 +141,10 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
+  if (cells::can_compute(grad_hy, cells::kGruSaved, {workspace})) {
+    const auto [grad_input, grad_hidden, grad_hx] = cells::gru_backward(grad_hy, workspace);
+    return {grad_input, grad_hidden, grad_hx, bias_grad(grad_input, has_bias), bias_grad(grad_hidden, has_bias)};
+  }
   const auto saved = split<5>(workspace);
   const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
   const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);

@@ -135,13 +135,15 @@ ThreadUse OpInfo::find_thread_use() const {
       return name_.find(part) != std::string::npos;
     });
   };
+  // lowering/recurrent_cells.h
+  const bool is_cell = base_name_.starts_with("lazyplug::lstm_cell") || base_name_.starts_with("lazyplug::gru_cell");
   if (first_factor_ >= 0) {
     return ThreadUse::kProduct;
   }
   if (base_name_ == "aten::convolution" || base_name_ == "aten::convolution_backward") {
     return ThreadUse::kConvolution;
   }
-  if (base_name_ == "aten::linalg_vector_norm") {
+  if (base_name_ == "aten::linalg_vector_norm" || is_cell) {
     return ThreadUse::kLoops;
   }
   return has_one(kLibraries)  ? ThreadUse::kOwn

@@ -1,4 +1,6 @@
-"""Recurrent networks are computed as on the CPU: the same ops, so the same bits, and gradients of gradients."""
+"""Recurrent networks are computed as on the CPU: the same ops, so the same bits, and gradients of gradients.
+
+Unless functions are the package's own: then cells are one op each."""
 
 import copy
 
@@ -8,7 +10,7 @@ from helpers import DEVICE, run_in_bfloat16, work
 from torch import nn
 from torch.nn.utils import rnn
 
-from torch_lazyplug import metrics
+from torch_lazyplug import config, metrics
 
 pytestmark = pytest.mark.torchscript
 
@@ -167,3 +169,79 @@ def test_what_pytorch_refuses(change):
         )
 
     assert message(DEVICE) == message("cpu")
+
+
+# ---- with functions of this package's own, a cell is one op ----
+
+
+@pytest.fixture
+def functions():
+    """Nothing of them without the vector instructions that PyTorch uses."""
+    if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+        pytest.skip("there are no functions of our own")
+    with config.changed({"fusion": 3}):
+        yield
+
+
+def counts():
+    names = ("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward", "sigmoid", "tanh")
+    return {name: metrics.counter_value(f"lazy::{name}") or 0 for name in names}
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize(("kind", "name"), [("gru", "plain"), ("gru", "bidirectional"), ("lstm", "projections")])
+def test_a_cell_is_one_op(kind, name, packed):
+    torch.manual_seed(0)
+    network = KINDS[kind](6, 40, **settings_of(name))
+    before = counts()
+    actual, expected = both(network, torch.randn(5, 4, 6), packed=packed)
+    done = {name: n - before[name] for name, n in counts().items()}
+    layers = 4 if name == "bidirectional" else 1
+    assert done[f"{kind}_cell"] == done[f"{kind}_cell_backward"] == 5 * layers
+    assert done["sigmoid"] == done["tanh"] == 0
+    for a, e in zip(actual, expected, strict=True):
+        assert a.stride() == e.stride()
+        torch.testing.assert_close(a, e, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
+def test_cells_have_the_same_bits_at_once(kind):
+    torch.manual_seed(0)
+    network, x = kind(6, 40).to(DEVICE), torch.randn(3, 6, device=DEVICE)
+
+    def train():
+        network.zero_grad()
+        state = network(x, network(x))
+        (state[0] if isinstance(state, tuple) else state).square().sum().backward()
+        return [p.grad.cpu() for p in network.parameters()]
+
+    recorded = train()
+    with config.changed({"run_at_once": "always"}), work() as done:
+        at_once = train()
+    assert done.fallbacks == 0
+    for a, b in zip(recorded, at_once, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.usefixtures("functions")
+def test_gradients_that_fused_cells_lack():
+    """Forward ones, those of batches, and gradients of gradients."""
+    torch.manual_seed(0)
+    network, x = nn.GRU(4, 3), torch.randn(3, 2, 4)
+
+    def forward(network, x):
+        return torch.func.jvp(lambda x: network(x)[0], (x,), (torch.ones_like(x),))[1]
+
+    def jacobian(network, x):
+        return torch.func.jacrev(lambda x: network(x)[0])(x)
+
+    def second(network, x):
+        x = x.detach().requires_grad_()
+        (grad,) = torch.autograd.grad(network(x)[0].sum(), x, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), x)[0]
+
+    lazy = copy.deepcopy(network).to(DEVICE)
+    for derive in (forward, jacobian, second):
+        torch.testing.assert_close(derive(lazy, x.to(DEVICE)).cpu(), derive(network, x), rtol=1e-5, atol=1e-6)
