@@ -28,6 +28,19 @@ using BlasGemm = void (*)(
 
 template <typename T>
 using BlasDot = T (*)(const int* size, const T* a, const int* stride_a, const T* b, const int* stride_b);
+template <typename T>
+using BlasGemv = void (*)(
+    const char* transposed,
+    const int* rows,
+    const int* columns,
+    const T* alpha,
+    const T* a,
+    const int* leading,
+    const T* x,
+    const int* stride_x,
+    const T* beta,
+    T* y,
+    const int* stride_y);
 
 } // namespace
 
@@ -35,6 +48,8 @@ using BlasDot = T (*)(const int* size, const T* a, const int* stride_a, const T*
 extern "C" {
 __attribute__((weak)) std::remove_pointer_t<BlasGemm<float>> sgemm_;
 __attribute__((weak)) std::remove_pointer_t<BlasGemm<double>> dgemm_;
+__attribute__((weak)) std::remove_pointer_t<BlasGemv<float>> sgemv_;
+__attribute__((weak)) std::remove_pointer_t<BlasGemv<double>> dgemv_;
 __attribute__((weak)) std::remove_pointer_t<BlasDot<float>> sdot_;
 __attribute__((weak)) std::remove_pointer_t<BlasDot<double>> ddot_;
 }
@@ -59,6 +74,10 @@ auto of_blas(OfFloats* of_floats, OfDoubles* of_doubles) {
 template <typename T>
 BlasGemm<T> blas_gemm() {
   return of_blas<T>(sgemm_, dgemm_);
+}
+template <typename T>
+BlasGemv<T> blas_gemv() {
+  return of_blas<T>(sgemv_, dgemv_);
 }
 template <typename T>
 BlasDot<T> blas_dot() {
@@ -193,6 +212,49 @@ void Product::run(double alpha, const void* a, const void* b, double beta, void*
   }
   dtype_ == c10::ScalarType::Float ? call<float>(static_cast<float>(alpha), a, b, static_cast<float>(beta), result)
                                    : call<double>(alpha, a, b, beta, result);
+}
+
+std::optional<VectorProduct> VectorProduct::plan(c10::ScalarType dtype, const Matrix& a, int64_t stride) {
+  const bool has_gemv = (dtype == c10::ScalarType::Float && blas_gemv<float>()) ||
+                        (dtype == c10::ScalarType::Double && blas_gemv<double>());
+  const bool is_by_columns = a.row_stride == 1 && a.column_stride >= std::max<int64_t>(1, a.rows);
+  const bool is_by_rows = a.column_stride == 1 && a.row_stride >= std::max<int64_t>(1, a.columns);
+  const int64_t leading = is_by_columns ? a.column_stride : a.row_stride;
+  if (!has_gemv || !(is_by_columns || is_by_rows) || a.rows <= 1 || a.columns <= 1 || stride < 1 || !fits(a.rows) ||
+      !fits(a.columns) || !fits(leading) || !fits(stride)) {
+    return std::nullopt;
+  }
+  VectorProduct plan;
+  plan.dtype_ = dtype;
+  plan.is_transposed_ = !is_by_columns;
+  plan.rows_ = static_cast<int>(is_by_columns ? a.rows : a.columns);
+  plan.columns_ = static_cast<int>(is_by_columns ? a.columns : a.rows);
+  plan.leading_ = static_cast<int>(leading);
+  plan.stride_ = static_cast<int>(stride);
+  return plan;
+}
+
+template <typename T>
+void VectorProduct::call(const void* a, const void* x, void* result) const {
+  constexpr T kOne = 1;
+  constexpr T kZero = 0;
+  constexpr int kStride = 1;
+  blas_gemv<T>()(
+      is_transposed_ ? "t" : "n",
+      &rows_,
+      &columns_,
+      &kOne,
+      static_cast<const T*>(a),
+      &leading_,
+      static_cast<const T*>(x),
+      &stride_,
+      &kZero,
+      static_cast<T*>(result),
+      &kStride);
+}
+
+void VectorProduct::run(const void* a, const void* x, void* result) const {
+  dtype_ == c10::ScalarType::Float ? call<float>(a, x, result) : call<double>(a, x, result);
 }
 
 bool has_dot(c10::ScalarType dtype) {

@@ -63,6 +63,33 @@ class Product {
   Gemm gemm_{};
 };
 
+// A product of a matrix and a vector, of float32 or float64, by the BLAS that PyTorch's kernel calls. Nothing if
+// PyTorch would copy the matrix first, or not call BLAS.
+class VectorProduct {
+ public:
+  static std::optional<VectorProduct> plan(c10::ScalarType dtype, const Matrix& a, int64_t stride);
+
+  c10::ScalarType dtype() const {
+    return dtype_;
+  }
+  // Of the result, which lies without gaps.
+  int64_t size() const {
+    return is_transposed_ ? columns_ : rows_;
+  }
+  void run(const void* a, const void* x, void* result) const;
+
+ private:
+  template <typename T>
+  void call(const void* a, const void* x, void* result) const;
+
+  c10::ScalarType dtype_ = c10::ScalarType::Float;
+  bool is_transposed_ = false;
+  int rows_ = 0; // of the matrix as BLAS takes it, by columns
+  int columns_ = 0;
+  int leading_ = 0;
+  int stride_ = 1;
+};
+
 // The inner product of two vectors of at least one element, float32 or float64, by the BLAS that PyTorch's kernel
 // calls.
 bool has_dot(c10::ScalarType dtype);

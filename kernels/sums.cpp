@@ -1,5 +1,7 @@
 #include "kernels/sums.h"
 
+#include <type_traits>
+
 #include "kernels/tile_loops.h"
 
 namespace lazyplug::kernels {
@@ -7,14 +9,19 @@ namespace {
 
 template <typename T>
 void sum_rows(const Reduction& reduction, const T* from, T* out) {
-  const auto opcode = static_cast<size_t>(reduction.is_mean ? Opcode::kRowMean : Opcode::kRowSum);
+  if constexpr (std::is_same_v<T, float>) {
+    if (reduction.makes == Summed::kNorm) {
+      return loops<T>().norm_rows(reduction.outer, reduction.reduced, from, out);
+    }
+  }
+  const auto opcode = static_cast<size_t>(reduction.makes == Summed::kMean ? Opcode::kRowMean : Opcode::kRowSum);
   loops<T>().of_rows[opcode](reduction.outer, reduction.reduced, out, from, from, from, 0, 0);
 }
 
 template <typename T>
 void sum_columns(const Reduction& reduction, const T* from, T* out) {
   loops<T>().sum_columns(reduction.reduced, reduction.inner, from, out);
-  for (int64_t i = 0; i < reduction.inner && reduction.is_mean; ++i) {
+  for (int64_t i = 0; i < reduction.inner && reduction.makes == Summed::kMean; ++i) {
     out[i] /= static_cast<T>(reduction.reduced);
   }
 }

@@ -53,6 +53,8 @@ struct Loops {
   Store<T> stores[std::size(kMemoryDtypes)] = {}; // null: programs do not make this dtype in another one
   // Of a matrix without gaps, row by row, of more than one row and column.
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out) = nullptr;
+  // The norm of each row. Null: not for this dtype.
+  void (*norm_rows)(int64_t rows, int64_t n, const T* from, T* out) = nullptr;
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
   void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) =
       nullptr;

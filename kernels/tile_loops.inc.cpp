@@ -12,6 +12,7 @@
 #include "kernels/pool_loops.h"
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
+#include "kernels/vector_norms.h"
 #ifdef __AVX512F__
 #include "kernels/batch_norm_loops.h"
 #include "kernels/convolution_loops.h"
@@ -529,6 +530,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
     set_matrix_loops(loops);
   }
   if constexpr (std::is_same_v<T, float>) {
+    loops.norm_rows = norm_rows;
     loops.norm_gradient = norm_gradient;
     loops.fill_random = fill_random;
     loops.fill_random_bool = fill_bernoulli<bool>;

@@ -32,7 +32,10 @@ bool are_points(const c10::IValue& argument, c10::ScalarType dtype) {
 
 // The sum of each point's squares. Undefined if there are too many numbers.
 at::Tensor square_norms(const at::Tensor& points) {
-  const auto sum = SmallSum::plan(Geometry::contiguous(points.scalar_type(), points.sizes()), c10::List<int64_t>({-1}));
+  const auto sum = SmallSum::plan(
+      kernels::Summed::kSum,
+      Geometry::contiguous(points.scalar_type(), points.sizes()),
+      c10::List<int64_t>({-1}));
   const bool is_single = points.size(1) == 1; // number, which is not added up
   if (!sum && !is_single) {
     return {};
@@ -46,7 +49,7 @@ at::Tensor square_norms(const at::Tensor& points) {
     return squares;
   }
   at::Tensor norms = empty({points.size(0)}, points.scalar_type());
-  sum->run(/*is_mean=*/false, squares.const_data_ptr(), norms.mutable_data_ptr());
+  sum->run(squares.const_data_ptr(), norms.mutable_data_ptr());
   return norms;
 }
 

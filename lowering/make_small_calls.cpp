@@ -77,33 +77,53 @@ class SmallDots final : public SmallCalls {
   }
 };
 
+class SmallVectorProducts final : public SmallCalls {
+ public:
+  explicit SmallVectorProducts(const OpInfo& op) : op_(op) {}
+
+ private:
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* a = plain_tensor(arguments[0]);
+    const auto* x = plain_tensor(arguments[1]);
+    if (!a || !x || a->numel() > kMaxElements) {
+      return {};
+    }
+    const auto product = plan_vector_product(Geometry::of(*a), Geometry::of(*x));
+    const void* matrix = product ? memory_of(*a, /*written=*/false) : nullptr;
+    const void* vector = product ? memory_of(*x, /*written=*/false) : nullptr;
+    const ThreadsOfCall threads(op_, arguments);
+    return matrix && vector ? run_vector_product(*product, matrix, vector) : at::Tensor();
+  }
+
+  const OpInfo& op_;
+};
+
 // ---- sums ----
 
 class SmallSums final : public SmallCalls {
  public:
-  explicit SmallSums(const OpInfo& op) : is_mean_(is_mean(op)), has_dims_(op.num_args() == 4) {}
+  explicit SmallSums(const SmallSum::Op& op) : op_(op) {}
 
  private:
-  // sum(self, dtype) or sum.dim_IntList(self, dim, keepdim, dtype), likewise means.
+  // (self, dtype), or after an order, if there is one, (dim, keepdim, dtype).
   at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
     const auto* self = plain_tensor(arguments[0]);
-    if (!self || self->numel() > kMaxElements || !arguments.back().isNone()) {
+    if (!self || self->numel() > kMaxElements || !arguments.back().isNone() || !SmallSum::makes_it(op_, arguments[1])) {
       return {};
     }
     const Geometry input = Geometry::of(*self);
-    const auto sum = SmallSum::plan(input, has_dims_ ? arguments[1] : c10::IValue());
+    const auto sum = SmallSum::plan(op_.makes, input, op_.dims != 0 ? arguments[op_.dims] : c10::IValue());
     const void* memory = sum ? memory_of(*self, /*written=*/false) : nullptr;
     if (!memory) {
       return {};
     }
-    const bool keeps_dims = has_dims_ && arguments[2].toBool();
+    const bool keeps_dims = op_.dims != 0 && arguments[op_.dims + 1].toBool();
     at::Tensor result = at::detail::empty_cpu(sum->result_sizes(input.sizes, keeps_dims), input.dtype);
-    sum->run(is_mean_, memory, result.mutable_data_ptr());
+    sum->run(memory, result.mutable_data_ptr());
     return result;
   }
 
-  const bool is_mean_;
-  const bool has_dims_;
+  const SmallSum::Op& op_;
 };
 
 // ---- searches ----
@@ -136,11 +156,14 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
     return std::make_unique<SmallProducts>(op);
   }
+  if (op.name() == "aten::mv") {
+    return std::make_unique<SmallVectorProducts>(op);
+  }
   if (op.name() == "aten::dot") {
     return std::make_unique<SmallDots>();
   }
-  if (is_sum(op)) {
-    return std::make_unique<SmallSums>(op);
+  if (const auto* sum = SmallSum::find(op)) {
+    return std::make_unique<SmallSums>(*sum);
   }
   if (const auto* search = SmallExtreme::find(op); search && op.num_returns() == 1) {
     return std::make_unique<SmallSearches>(*search);

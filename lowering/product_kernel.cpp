@@ -48,9 +48,44 @@ class ProductKernel {
   const Geometry& b_;
 };
 
+class VectorProductKernel {
+ public:
+  VectorProductKernel(const OpInfo& op, const kernels::VectorProduct& product, const Geometry& a, const Geometry& x)
+      : op_(op), product_(product), a_(a), x_(x) {}
+
+  void operator()(c10::Stack& stack) const {
+    const auto operand = stack.end() - 2;
+    const auto* a = operand->unsafeToTensorImpl();
+    const auto* x = (operand + 1)->unsafeToTensorImpl();
+    if (!a_.matches_apart_from_offset(*a) || !x_.matches_apart_from_offset(*x)) {
+      return op_.call(stack);
+    }
+    at::Tensor result = run_vector_product(product_, a->data(), x->data());
+    torch::jit::drop(stack, 2);
+    stack.emplace_back(std::move(result));
+  }
+
+ private:
+  const OpInfo& op_;
+  const kernels::VectorProduct product_;
+  const Geometry& a_;
+  const Geometry& x_;
+};
+
+std::function<void(c10::Stack&)>
+vector_product_kernel(const JitNode& node, const OpInfo& op, TypeGeometries& geometries) {
+  const Geometry* a = geometries.find(*node.input(0)->type());
+  const Geometry* x = geometries.find(*node.input(1)->type());
+  const auto product = a && x ? plan_vector_product(*a, *x) : std::nullopt;
+  return product ? std::function<void(c10::Stack&)>(VectorProductKernel(op, *product, *a, *x)) : nullptr;
+}
+
 } // namespace
 
 std::function<void(c10::Stack&)> product_kernel(const JitNode& node, const OpInfo& op, TypeGeometries& geometries) {
+  if (op.name() == "aten::mv") {
+    return vector_product_kernel(node, op, geometries);
+  }
   const bool adds = op.name() == "aten::addmm";
   if (!adds && op.name() != "aten::mm") {
     return nullptr;

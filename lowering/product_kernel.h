@@ -10,9 +10,9 @@
 
 namespace lazyplug {
 
-// A kernel for a node of aten::mm or aten::addmm with a small result: what PyTorch's asks and prepares each time, which
-// takes longer than the product of small matrices itself, is known from the types. It has the bits of PyTorch's, and
-// calls that instead wherever it would not do the same. Null if the node is no such product.
+// A kernel for a node of aten::mm or aten::addmm with a small result, or of aten::mv: what PyTorch's asks and prepares
+// each time, which takes longer than the product of small matrices itself, is known from the types. It has the bits of
+// PyTorch's, and calls that instead wherever it would not do the same. Null if the node is no such product.
 std::function<void(c10::Stack&)>
 product_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& geometries);
 

@@ -86,6 +86,21 @@ at::Tensor SmallProduct::run(double alpha, const void* a, const void* b, const v
   return result;
 }
 
+std::optional<kernels::VectorProduct> plan_vector_product(const Geometry& a, const Geometry& x) {
+  const auto matrix = matrix_of(a);
+  if (!matrix || x.sizes.size() != 1 || x.sizes[0] != matrix->columns || a.dtype != x.dtype ||
+      matrix->rows >= at::internal::GRAIN_SIZE) {
+    return std::nullopt;
+  }
+  return kernels::VectorProduct::plan(a.dtype, *matrix, x.strides[0]);
+}
+
+at::Tensor run_vector_product(const kernels::VectorProduct& product, const void* a, const void* x) {
+  at::Tensor result = at::detail::empty_cpu({product.size()}, product.dtype());
+  product.run(a, x, result.mutable_data_ptr());
+  return result;
+}
+
 template <typename T>
 void SmallProduct::copy_bias(const void* bias, void* result) const {
   const T* from = static_cast<const T*>(bias);

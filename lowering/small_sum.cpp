@@ -1,8 +1,15 @@
 #include "lowering/small_sum.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
 
 #include <algorithm>
+#include <iterator>
+
+#include "kernels/trial_numbers.h"
+#include "lowering/plain_tensors.h"
+#include "lowering/program_numbers.h"
 
 namespace lazyplug {
 namespace {
@@ -21,11 +28,27 @@ std::optional<std::vector<bool>> reduced_dims(const c10::IValue& dims, int64_t n
   return reduced;
 }
 
+// PyTorch's norms are compiled with and without what multiplies and adds at once.
+bool has_norms_of_pytorch() {
+  constexpr int64_t kRows = 40;
+  bool is_same = true;
+  uint32_t state = 1;
+  for (const int64_t n : {5, 8, 31, 500, 1004}) {
+    const at::Tensor numbers = at::detail::empty_cpu({kRows, n}, at::kFloat);
+    kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
+    const at::Tensor norms = at::detail::empty_cpu({kRows}, at::kFloat);
+    const kernels::Reduction reduction{kRows, n, 1, kernels::Summed::kNorm};
+    kernels::reduce(reduction, at::kFloat, numbers.const_data_ptr(), norms.mutable_data_ptr());
+    is_same = is_same && has_same_bits(norms, at::cpu::linalg_vector_norm(numbers, 2, c10::IntArrayRef{1}));
+  }
+  return is_same;
+}
+
 // Nothing if the dimensions that are added up are not neighbours, or stand between others.
 std::optional<kernels::Reduction> plan_reduction(c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
   const auto first = std::find(reduced.begin(), reduced.end(), true) - reduced.begin();
   const auto last = reduced.rend() - std::find(reduced.rbegin(), reduced.rend(), true);
-  kernels::Reduction reduction{1, 1, 1, false};
+  kernels::Reduction reduction{1, 1, 1, kernels::Summed::kSum};
   for (std::ptrdiff_t dim = 0; dim < static_cast<std::ptrdiff_t>(sizes.size()); ++dim) {
     (dim < first ? reduction.outer : dim < last ? reduction.reduced : reduction.inner) *= sizes[dim];
     if (first < dim && dim < last && !reduced[dim] && sizes[dim] != 1) {
@@ -38,15 +61,25 @@ std::optional<kernels::Reduction> plan_reduction(c10::IntArrayRef sizes, const s
 
 } // namespace
 
-bool is_mean(const OpInfo& op) {
-  return op.name() == "aten::mean" || op.name() == "aten::mean.dim";
+const SmallSum::Op* SmallSum::find(const OpInfo& op) {
+  using kernels::Summed;
+  static constexpr Op kOps[] = {
+      {"aten::sum", Summed::kSum, 0},
+      {"aten::sum.dim_IntList", Summed::kSum, 1},
+      {"aten::mean", Summed::kMean, 0},
+      {"aten::mean.dim", Summed::kMean, 1},
+      {"aten::linalg_vector_norm", Summed::kNorm, 2},
+  };
+  const auto* found =
+      std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& each) { return op.name() == each.name; });
+  return found == std::end(kOps) ? nullptr : found;
 }
 
-bool is_sum(const OpInfo& op) {
-  return is_mean(op) || op.name() == "aten::sum" || op.name() == "aten::sum.dim_IntList";
+bool SmallSum::makes_it(const Op& op, const c10::IValue& second_argument) {
+  return op.makes != kernels::Summed::kNorm || real_number(second_argument) == 2;
 }
 
-std::optional<SmallSum> SmallSum::plan(const Geometry& input, const c10::IValue& dims) {
+std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims) {
   // Larger ones are shared by several threads.
   if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
       (input.dtype != at::kFloat && input.dtype != at::kDouble) || !input.is_contiguous() ||
@@ -54,10 +87,17 @@ std::optional<SmallSum> SmallSum::plan(const Geometry& input, const c10::IValue&
     return std::nullopt;
   }
   auto reduced = reduced_dims(dims, static_cast<int64_t>(input.sizes.size()));
-  const auto reduction = reduced ? plan_reduction(input.sizes, *reduced) : std::nullopt;
+  auto reduction = reduced ? plan_reduction(input.sizes, *reduced) : std::nullopt;
   if (!reduction) {
     return std::nullopt;
   }
+  if (makes == kernels::Summed::kNorm) {
+    static const bool has_norms = has_norms_of_pytorch();
+    if (!has_norms || reduction->inner != 1 || input.dtype != at::kFloat) {
+      return std::nullopt;
+    }
+  }
+  reduction->makes = makes;
   SmallSum sum;
   sum.dtype_ = input.dtype;
   sum.reduced_ = std::move(*reduced);
@@ -75,10 +115,8 @@ c10::DimVector SmallSum::result_sizes(c10::IntArrayRef sizes, bool keeps_dims) c
   return result;
 }
 
-void SmallSum::run(bool is_mean, const void* from, void* to) const {
-  kernels::Reduction reduction = reduction_;
-  reduction.is_mean = is_mean;
-  kernels::reduce(reduction, dtype_, from, to);
+void SmallSum::run(const void* from, void* to) const {
+  kernels::reduce(reduction_, dtype_, from, to);
 }
 
 } // namespace lazyplug

@@ -79,6 +79,13 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   uint64_t id() const {
     return id_;
   }
+  // How many views of it have been made, about: of threads that make some at once, one may be lost.
+  uint32_t num_views() const {
+    return num_views_.load(std::memory_order_relaxed);
+  }
+  void note_view() {
+    num_views_.store(num_views() + 1, std::memory_order_relaxed);
+  }
 
  private:
   friend class DeviceContext;
@@ -114,6 +121,7 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   // Place among the context's pending storages. Atomic because a dying storage
   // looks at it before it takes the lock.
   std::atomic<uint32_t> slot_ = kNoSlot;
+  std::atomic<uint32_t> num_views_ = 0;
   // The current contents as a value of trace number `epoch_`: computed by it if
   // pending, a leaf of it if submitted or available.
   uint64_t epoch_ = 0;

@@ -177,15 +177,19 @@ Operand StreamContext::read(const TensorArg& arg, const Signature& signature, Af
     return read_number(*arg.tensor, signature, aftermath);
   }
   if (!arg.view) {
-    return read(*arg.storage, *arg.tensor, aftermath);
+    return read(*arg.storage, *arg.tensor, *arg.tensor, aftermath);
   }
   Geometry geometry = *arg.view;
   geometry.offset = arg.tensor->storage_offset();
-  return read(*arg.storage, geometry, aftermath);
+  return read(*arg.storage, geometry, *arg.tensor, aftermath);
 }
 
 template <typename Tensor>
-Operand StreamContext::read(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath) {
+Operand StreamContext::read(
+    LazyStorageImpl& storage,
+    const Tensor& tensor,
+    const c10::TensorImpl& identity,
+    Aftermath& aftermath) {
   if (!storage.in_trace(epoch_)) {
     enter_trace(storage, tensor, aftermath);
   }
@@ -194,13 +198,16 @@ Operand StreamContext::read(LazyStorageImpl& storage, const Tensor& tensor, Afte
   }
   Geometry view = Geometry::of(tensor);
   const bool is_part = static_cast<size_t>(tensor.numel()) * view.itemsize() < storage.nbytes();
-  const uint32_t offset_scalar = is_part ? scalar_of_offset(storage, view.offset) : View::kFixed;
+  const uint32_t offset_scalar = is_part ? scalar_of_offset(storage, identity) : View::kFixed;
   return {storage.value_, trace_.own(std::move(view), offset_scalar)};
 }
 
-// One for all views of a storage that begin there, or equal calls would not be known as such; unless it is read in many
-// places.
-uint32_t StreamContext::scalar_of_offset(LazyStorageImpl& storage, int64_t offset) {
+// One for all reads of a tensor, or equal calls would not be known as such; unless its storage is read in many places.
+// Others that begin there have their own: which parts of its data happen to be drawn twice would make another graph. Of
+// a tensor with the same address, while no view has been made, nobody has taken the place.
+uint32_t StreamContext::scalar_of_offset(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  const int64_t offset = tensor.storage_offset();
+  const uint32_t num_views = storage.num_views();
   constexpr int kMaxPlaces = 16;
   if (storage.offset_epoch_ != epoch_) {
     storage.offset_epoch_ = epoch_;
@@ -209,12 +216,13 @@ uint32_t StreamContext::scalar_of_offset(LazyStorageImpl& storage, int64_t offse
   int num_places = 0;
   for (uint32_t i = storage.latest_offset_; i != OffsetScalar::kNone && num_places < kMaxPlaces;
        i = offsets_[i].previous) {
-    if (offsets_[i].offset == offset) {
-      return offsets_[i].scalar;
+    const OffsetScalar& known = offsets_[i];
+    if (known.tensor == &tensor && known.offset == offset && known.num_views == num_views) {
+      return known.scalar;
     }
     ++num_places;
   }
-  offsets_.push_back({offset, trace_.add_scalar(offset), storage.latest_offset_});
+  offsets_.push_back({&tensor, num_views, offset, trace_.add_scalar(offset), storage.latest_offset_});
   storage.latest_offset_ = static_cast<uint32_t>(offsets_.size() - 1);
   return offsets_.back().scalar;
 }

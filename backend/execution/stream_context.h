@@ -141,8 +141,8 @@ class StreamContext {
   void keep_identities(c10::ArrayRef<TensorArg> args, c10::SmallVectorImpl<Operand>& operands);
   Operand read(const TensorArg& arg, const Signature& signature, Aftermath& aftermath);
   template <typename Tensor> // or its geometry
-  Operand read(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
-  uint32_t scalar_of_offset(LazyStorageImpl& storage, int64_t offset);
+  Operand read(LazyStorageImpl& storage, const Tensor& tensor, const c10::TensorImpl& identity, Aftermath& aftermath);
+  uint32_t scalar_of_offset(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
   template <typename Tensor>
   void enter_trace(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
   Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
@@ -167,6 +167,8 @@ class StreamContext {
   // Where moving views of the trace begin, and which scalar says so: a list for each storage.
   struct OffsetScalar {
     static constexpr uint32_t kNone = static_cast<uint32_t>(-1);
+    const c10::TensorImpl* tensor; // its address, it may be gone
+    uint32_t num_views;            // of the storage, when it was read
     int64_t offset;
     uint32_t scalar;
     uint32_t previous; // of the same storage

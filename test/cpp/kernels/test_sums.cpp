@@ -16,7 +16,7 @@ class SumsTest : public testing::TestWithParam<at::ScalarType> {
 
   // Over the middle dimension.
   static at::Tensor sum(const at::Tensor& tensor, bool is_mean) {
-    const Reduction reduction{tensor.size(0), tensor.size(1), tensor.size(2), is_mean};
+    const Reduction reduction{tensor.size(0), tensor.size(1), tensor.size(2), is_mean ? Summed::kMean : Summed::kSum};
     at::Tensor result = at::full({tensor.size(0), tensor.size(2)}, NAN, tensor.options());
     reduce(reduction, tensor.scalar_type(), tensor.const_data_ptr(), result.data_ptr());
     return result;

@@ -55,6 +55,41 @@ TEST_F(ProductKernelTest, Multiplies) {
   expect_same("aten::mm", {a_.to(at::kDouble), b_.to(at::kDouble)}, {});
 }
 
+TEST_F(ProductKernelTest, MultipliesVectors) {
+  const auto run = [&](const at::Tensor& a, const at::Tensor& x) -> std::optional<at::Tensor> {
+    auto* node = graph_.create(c10::Symbol::fromQualString("aten::mv"));
+    for (const at::Tensor& tensor : {a, x}) {
+      node->addInput(graph_.addInput())->setType(type_of(Geometry::of(*tensor.unsafeGetTensorImpl())));
+    }
+    graph_.insertNode(node);
+    const auto kernel = product_kernel(*node, make_op("aten::mv"), geometries_);
+    if (!kernel) {
+      return std::nullopt;
+    }
+    c10::Stack stack = {a, x};
+    kernel(stack);
+    return stack.size() == 1 ? std::optional(stack[0].toTensor()) : std::nullopt;
+  };
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::randn({24}, dtype);
+    const at::Tensor parts = at::randn({30, 40}, dtype);
+    for (const at::Tensor& a :
+         {at::randn({16, 24}, dtype),
+          at::randn({24, 16}, dtype).t(),
+          parts.slice(1, 3, 27),
+          parts.t().slice(1, 2, 26)}) {
+      for (const at::Tensor& vector : {x, at::randn({24, 3}, dtype).select(1, 1)}) {
+        const auto result = run(a, vector);
+        ASSERT_TRUE(result);
+        EXPECT_TRUE(result->equal(at::mv(a, vector)));
+      }
+    }
+    EXPECT_FALSE(run(parts.slice(1, 0, 40, 2).slice(1, 0, 20), at::randn({20}, dtype))) << "PyTorch copies it";
+    EXPECT_FALSE(run(at::randn({4, 24}, dtype), at::randn({1}, dtype).expand({24}))) << "BLAS would read one element";
+  }
+  EXPECT_FALSE(run(at::ones({4, 4}, at::kLong), at::ones({4}, at::kLong)));
+}
+
 TEST_F(ProductKernelTest, AddsWhatIsBroadcast) {
   for (const at::Tensor& bias :
        {at::randn({16}),

@@ -32,6 +32,34 @@ TEST_F(SumKernelTest, OfDimensionsAtEitherEnd) {
   expect_same("aten::sum", "dim_IntList", at::randn({3, 1, 5}), {std::vector<int64_t>{0, 2}, false, kNone});
 }
 
+constexpr const char* kNorm = "aten::linalg_vector_norm";
+
+TEST_F(SumKernelTest, OfSquares) {
+  const std::vector<int64_t> last = {-1};
+  for (const int64_t size : {2, 7, 8, 9, 33, 500}) {
+    expect_same(kNorm, "", at::randn({size}), {2, kNone, false, kNone});
+    expect_same(kNorm, "", at::randn({3, size}), {2.0, last, true, kNone});
+    expect_same(kNorm, "", at::randn({3, size}), {2.0, kNone, true, kNone});
+  }
+  const auto is_made = [&](const at::Tensor& tensor, const c10::IValue& dims) {
+    return static_cast<bool>(kernel_of(kNorm, "", tensor, {2, dims, false, kNone}));
+  };
+  EXPECT_FALSE(is_made(at::randn({3, 4}), std::vector<int64_t>{0}));
+  EXPECT_FALSE(is_made(at::randn({4}, at::kDouble), kNone));
+  EXPECT_FALSE(is_made(at::randn({1}), kNone));
+}
+
+TEST_F(SumKernelTest, LeavesOtherNormsToPyTorch) {
+  const at::Tensor tensor = at::randn({33});
+  for (const c10::IValue& order : {c10::IValue(1), c10::IValue(0.5), c10::IValue(3)}) {
+    const auto kernel = kernel_of(kNorm, "", tensor, {order, kNone, false, kNone});
+    if (kernel) { // the order is a number of the graph
+      kernel(stack_);
+      EXPECT_TRUE(stack_[0].toTensor().equal(at::linalg_vector_norm(tensor, order.toScalar())));
+    }
+  }
+}
+
 TEST_F(SumKernelTest, LeavesTheRestToPyTorch) {
   const std::vector<int64_t> last = {-1};
   EXPECT_FALSE(kernel_of("aten::sum", "dim_IntList", at::randn({3, 4, 5}), {std::vector<int64_t>{1}, false, kNone}));
