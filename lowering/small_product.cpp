@@ -89,7 +89,7 @@ at::Tensor SmallProduct::run(double alpha, const void* a, const void* b, const v
 std::optional<kernels::VectorProduct> plan_vector_product(const Geometry& a, const Geometry& x) {
   const auto matrix = matrix_of(a);
   if (!matrix || x.sizes.size() != 1 || x.sizes[0] != matrix->columns || a.dtype != x.dtype ||
-      matrix->rows >= at::internal::GRAIN_SIZE) {
+      a.numel() > kNeverRounded) {
     return std::nullopt;
   }
   return kernels::VectorProduct::plan(a.dtype, *matrix, x.strides[0]);

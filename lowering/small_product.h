@@ -39,7 +39,7 @@ class SmallProduct {
   kernels::Product product_;
 };
 
-// aten::mv, likewise. Nothing if this would not do the same as PyTorch's kernel.
+// aten::mv of a small matrix, likewise. Nothing if this would not do the same as PyTorch's kernel.
 std::optional<kernels::VectorProduct> plan_vector_product(const Geometry& a, const Geometry& x);
 // A new CPU tensor.
 at::Tensor run_vector_product(const kernels::VectorProduct& product, const void* a, const void* x);

@@ -88,6 +88,7 @@ TEST_F(ProductKernelTest, MultipliesVectors) {
     EXPECT_FALSE(run(at::randn({4, 24}, dtype), at::randn({1}, dtype).expand({24}))) << "BLAS would read one element";
   }
   EXPECT_FALSE(run(at::ones({4, 4}, at::kLong), at::ones({4}, at::kLong)));
+  EXPECT_FALSE(run(at::randn({65, 64}), at::randn({64}))) << "oneDNN may round it";
 }
 
 TEST_F(ProductKernelTest, AddsWhatIsBroadcast) {
