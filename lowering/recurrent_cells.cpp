@@ -25,6 +25,26 @@ bool has_parts(const at::Tensor& tensor, const at::Tensor& state, int64_t num_pa
          tensor.size(-1) == num_parts * state.size(1);
 }
 
+Slot part(Slot first, int index) {
+  return static_cast<Slot>(first + index);
+}
+std::optional<Slot> part(std::optional<Slot> first, int index) {
+  return first ? std::optional(part(*first, index)) : std::nullopt;
+}
+
+// Slots of gates, each of which is a sum of two, that of the input and that of the state, with a bias for each of
+// these, or none.
+struct Gates {
+  Slot input;
+  Slot hidden;
+  std::optional<Slot> input_bias;
+  std::optional<Slot> hidden_bias;
+
+  Gates gate(int index) const {
+    return {part(input, index), part(hidden, index), part(input_bias, index), part(hidden_bias, index)};
+  }
+};
+
 // A program that runs for each row of the batch. Its slots are parts of rows of tensors, then those without memory.
 class Cell {
  public:
@@ -40,6 +60,19 @@ class Cell {
   }
   std::optional<Slot> read_if_there(const Optional& tensor, int64_t num_parts = 1) {
     return tensor && tensor->defined() ? std::optional(read(*tensor, num_parts)) : std::nullopt;
+  }
+
+  Gates read_gates(
+      int64_t num_gates,
+      const at::Tensor& input,
+      const at::Tensor& hidden,
+      const Optional& input_bias,
+      const Optional& hidden_bias) {
+    return {
+        read(input, num_gates),
+        read(hidden, num_gates),
+        read_if_there(input_bias, num_gates),
+        read_if_there(hidden_bias, num_gates)};
   }
 
   at::Tensor make(int64_t num_parts = 1) const {
@@ -58,9 +91,10 @@ class Cell {
     std::copy(inputs.begin(), inputs.end(), instruction.inputs);
     program_.instructions.push_back(instruction);
   }
-  // out = a + b, with a bias for each that has one. `spare` is a slot that may be written.
-  void add_sum(Slot out, Slot a, std::optional<Slot> a_bias, Slot b, std::optional<Slot> b_bias, Slot spare) {
-    add(Opcode::kAdd, out, {add_bias(out, a, a_bias), add_bias(spare, b, b_bias)});
+  // Of one gate. `spare` is a slot that may be written.
+  void add_sum(Slot out, const Gates& gate, Slot spare) {
+    const Slot input = add_bias(out, gate.input, gate.input_bias);
+    add(Opcode::kAdd, out, {input, add_bias(spare, gate.hidden, gate.hidden_bias)});
   }
   // What is there with its bias: itself, or `out`.
   Slot add_bias(Slot out, Slot gate, std::optional<Slot> bias) {
@@ -120,13 +154,6 @@ class Cell {
   size_t num_temporaries_ = 0;
 };
 
-Slot part(Slot first, int index) {
-  return static_cast<Slot>(first + index);
-}
-std::optional<Slot> part(std::optional<Slot> first, int index) {
-  return first ? std::optional(part(*first, index)) : std::nullopt;
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> run_lstm(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,
@@ -134,10 +161,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> run_lstm(
     const Optional& input_bias,
     const Optional& hidden_bias) {
   Cell cell(cx);
-  const Slot of_input = cell.read(input_gates, kLstmGates);
-  const Slot of_hidden = cell.read(hidden_gates, kLstmGates);
-  const auto with_input = cell.read_if_there(input_bias, kLstmGates);
-  const auto with_hidden = cell.read_if_there(hidden_bias, kLstmGates);
+  const Gates given = cell.read_gates(kLstmGates, input_gates, hidden_gates, input_bias, hidden_bias);
   const Slot c = cell.read(cx);
   const at::Tensor hy = cell.make();
   const at::Tensor cy = cell.make();
@@ -147,7 +171,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> run_lstm(
   const Slot gates = cell.write(workspace, kLstmGates);
   for (int i = 0; i < kLstmGates; ++i) {
     const Slot gate = part(gates, i);
-    cell.add_sum(gate, part(of_input, i), part(with_input, i), part(of_hidden, i), part(with_hidden, i), h_out);
+    cell.add_sum(gate, given.gate(i), h_out);
     cell.add(i == 2 ? Opcode::kTanh : Opcode::kSigmoid, gate, {gate});
   }
   cell.add(Opcode::kMul, c_out, {part(gates, 1), c});
@@ -207,10 +231,7 @@ std::tuple<at::Tensor, at::Tensor> run_gru(
     const Optional& input_bias,
     const Optional& hidden_bias) {
   Cell cell(hx);
-  const Slot of_input = cell.read(input_gates, kGruGates);
-  const Slot of_hidden = cell.read(hidden_gates, kGruGates);
-  const auto with_input = cell.read_if_there(input_bias, kGruGates);
-  const auto with_hidden = cell.read_if_there(hidden_bias, kGruGates);
+  const Gates given = cell.read_gates(kGruGates, input_gates, hidden_gates, input_bias, hidden_bias);
   const Slot h = cell.read(hx);
   const at::Tensor hy = cell.make();
   const at::Tensor workspace = cell.make(kGruSaved);
@@ -218,17 +239,18 @@ std::tuple<at::Tensor, at::Tensor> run_gru(
   const Slot saved = cell.write(workspace, kGruSaved);
   for (const int i : {kReset, kUpdate}) {
     const Slot gate = part(saved, i);
-    cell.add_sum(gate, part(of_input, i), part(with_input, i), part(of_hidden, i), part(with_hidden, i), h_out);
+    cell.add_sum(gate, given.gate(i), h_out);
     cell.add(Opcode::kSigmoid, gate, {gate});
   }
   const Slot candidate = part(saved, kCandidate);
   const Slot hidden = part(saved, kHidden);
-  const Slot of_candidate = cell.add_bias(hidden, part(of_hidden, kCandidate), part(with_hidden, kCandidate));
+  const Gates unsummed = given.gate(kCandidate);
+  const Slot of_candidate = cell.add_bias(hidden, unsummed.hidden, unsummed.hidden_bias);
   if (of_candidate != hidden) {
     cell.add(Opcode::kCopy, hidden, {of_candidate});
   }
   cell.add(Opcode::kMul, h_out, {part(saved, kReset), hidden});
-  const Slot input = cell.add_bias(candidate, part(of_input, kCandidate), part(with_input, kCandidate));
+  const Slot input = cell.add_bias(candidate, unsummed.input, unsummed.input_bias);
   cell.add(Opcode::kAdd, candidate, {input, h_out});
   cell.add(Opcode::kTanh, candidate, {candidate});
   cell.add(Opcode::kCopy, part(saved, kState), {h});
