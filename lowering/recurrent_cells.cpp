@@ -154,6 +154,9 @@ class Cell {
   size_t num_temporaries_ = 0;
 };
 
+// Of an LSTM, in the order in which they lie.
+enum LstmGate : int { kIn, kForget, kCell, kOut };
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> run_lstm(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,
@@ -172,13 +175,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> run_lstm(
   for (int i = 0; i < kLstmGates; ++i) {
     const Slot gate = part(gates, i);
     cell.add_sum(gate, given.gate(i), h_out);
-    cell.add(i == 2 ? Opcode::kTanh : Opcode::kSigmoid, gate, {gate});
+    cell.add(i == kCell ? Opcode::kTanh : Opcode::kSigmoid, gate, {gate});
   }
-  cell.add(Opcode::kMul, c_out, {part(gates, 1), c});
-  cell.add(Opcode::kMul, h_out, {part(gates, 0), part(gates, 2)});
+  cell.add(Opcode::kMul, c_out, {part(gates, kForget), c});
+  cell.add(Opcode::kMul, h_out, {part(gates, kIn), part(gates, kCell)});
   cell.add(Opcode::kAdd, c_out, {c_out, h_out});
   cell.add(Opcode::kTanh, h_out, {c_out});
-  cell.add(Opcode::kMul, h_out, {part(gates, 3), h_out});
+  cell.add(Opcode::kMul, h_out, {part(gates, kOut), h_out});
   cell.run();
   return {hy, cy, workspace};
 }
@@ -204,7 +207,7 @@ std::tuple<at::Tensor, at::Tensor> run_lstm_backward(
   const Slot tanh_c = cell.temporary();
   const Slot grad_c = cell.temporary();
   cell.add(Opcode::kTanh, tanh_c, {c_after});
-  cell.add(Opcode::kMul, grad_c, {grad_h, part(gates, 3)});
+  cell.add(Opcode::kMul, grad_c, {grad_h, part(gates, kOut)});
   cell.add(Opcode::kTanhBackward, grad_c, {grad_c, tanh_c});
   cell.add(Opcode::kAdd, grad_c, {outer_c, grad_c});
   const auto add_gate = [&](int index, Opcode gradient, Slot grad, Slot factor) {
@@ -212,11 +215,11 @@ std::tuple<at::Tensor, at::Tensor> run_lstm_backward(
     cell.add(Opcode::kMul, result, {grad, factor});
     cell.add(gradient, result, {result, part(gates, index)});
   };
-  add_gate(0, Opcode::kSigmoidBackward, grad_c, part(gates, 2));
-  add_gate(1, Opcode::kSigmoidBackward, grad_c, c_before);
-  add_gate(2, Opcode::kTanhBackward, grad_c, part(gates, 0));
-  add_gate(3, Opcode::kSigmoidBackward, grad_h, tanh_c);
-  cell.add(Opcode::kMul, result_c, {grad_c, part(gates, 1)});
+  add_gate(kIn, Opcode::kSigmoidBackward, grad_c, part(gates, kCell));
+  add_gate(kForget, Opcode::kSigmoidBackward, grad_c, c_before);
+  add_gate(kCell, Opcode::kTanhBackward, grad_c, part(gates, kIn));
+  add_gate(kOut, Opcode::kSigmoidBackward, grad_h, tanh_c);
+  cell.add(Opcode::kMul, result_c, {grad_c, part(gates, kForget)});
   cell.run();
   return {grad_gates, grad_cx};
 }
