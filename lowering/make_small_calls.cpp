@@ -85,7 +85,7 @@ class SmallVectorProducts final : public SmallCalls {
   at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
     const auto* a = plain_tensor(arguments[0]);
     const auto* x = plain_tensor(arguments[1]);
-    if (!a || !x || a->numel() > kMaxElements) {
+    if (!a || !x) {
       return {};
     }
     const auto product = plan_vector_product(Geometry::of(*a), Geometry::of(*x));

@@ -45,10 +45,11 @@ bool has_norms_of_pytorch() {
 }
 
 // Nothing if the dimensions that are added up are not neighbours, or stand between others.
-std::optional<kernels::Reduction> plan_reduction(c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
+std::optional<kernels::Reduction>
+plan_reduction(kernels::Summed makes, c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
   const auto first = std::find(reduced.begin(), reduced.end(), true) - reduced.begin();
   const auto last = reduced.rend() - std::find(reduced.rbegin(), reduced.rend(), true);
-  kernels::Reduction reduction{1, 1, 1, kernels::Summed::kSum};
+  kernels::Reduction reduction{1, 1, 1, makes};
   for (std::ptrdiff_t dim = 0; dim < static_cast<std::ptrdiff_t>(sizes.size()); ++dim) {
     (dim < first ? reduction.outer : dim < last ? reduction.reduced : reduction.inner) *= sizes[dim];
     if (first < dim && dim < last && !reduced[dim] && sizes[dim] != 1) {
@@ -87,7 +88,7 @@ std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& in
     return std::nullopt;
   }
   auto reduced = reduced_dims(dims, static_cast<int64_t>(input.sizes.size()));
-  auto reduction = reduced ? plan_reduction(input.sizes, *reduced) : std::nullopt;
+  const auto reduction = reduced ? plan_reduction(makes, input.sizes, *reduced) : std::nullopt;
   if (!reduction) {
     return std::nullopt;
   }
@@ -97,7 +98,6 @@ std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& in
       return std::nullopt;
     }
   }
-  reduction->makes = makes;
   SmallSum sum;
   sum.dtype_ = input.dtype;
   sum.reduced_ = std::move(*reduced);

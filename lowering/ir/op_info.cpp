@@ -126,6 +126,7 @@ int OpInfo::find_first_factor() const {
 
 // By names, or parts of them: found by comparing the bits that one and two threads give for small tensors.
 ThreadUse OpInfo::find_thread_use() const {
+  static constexpr std::array kLoops = {"aten::linalg_vector_norm", "lazyplug::lstm_cell", "lazyplug::gru_cell"};
   static constexpr std::array kMatrices =
       {"linalg", "svd", "cholesky", "::lu_", "_lu_with_info", "::qr", "geqrf", "orgqr", "ormqr", "solve", "inverse"};
   static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
@@ -135,15 +136,13 @@ ThreadUse OpInfo::find_thread_use() const {
       return name_.find(part) != std::string::npos;
     });
   };
-  // lowering/recurrent_cells.h
-  const bool is_cell = base_name_.starts_with("lazyplug::lstm_cell") || base_name_.starts_with("lazyplug::gru_cell");
   if (first_factor_ >= 0) {
     return ThreadUse::kProduct;
   }
   if (base_name_ == "aten::convolution" || base_name_ == "aten::convolution_backward") {
     return ThreadUse::kConvolution;
   }
-  if (base_name_ == "aten::linalg_vector_norm" || is_cell) {
+  if (has_one(kLoops)) {
     return ThreadUse::kLoops;
   }
   return has_one(kLibraries)  ? ThreadUse::kOwn
