@@ -255,6 +255,13 @@ Config::Config()
            {"LAZYPLUG_RUN_AT_ONCE"}},
           "auto",
           one_of({"auto", "always", "never"})),
+      compile(
+          {"compile",
+           "When a graph that is not in the cache is compiled: always, as soon as it comes; never, it is run call by "
+           "call; or auto, which is always for the first steps, and then when it has come a few times.",
+           {"LAZYPLUG_COMPILE"}},
+          "auto",
+          one_of({"auto", "always", "never"})),
       min_cut_nodes(
           {"min_cut_nodes",
            "From how many recorded nodes on a trace may be run where it has been cut before.",
@@ -347,6 +354,7 @@ std::vector<FlagBase*> Config::flags() {
       &max_size_variants,
       &max_unused_graphs,
       &run_at_once,
+      &compile,
       &min_cut_nodes,
       &max_pending_nodes,
       &overlap,

@@ -159,6 +159,7 @@ struct Config {
   Flag<int64_t> max_size_variants;
   Flag<int64_t> max_unused_graphs;
   Flag<std::string> run_at_once;
+  Flag<std::string> compile;
   Flag<int64_t> min_cut_nodes;
   Flag<int64_t> max_pending_nodes;
   Flag<std::string> overlap;

@@ -9,6 +9,7 @@
 #include "common/config.h"
 #include "common/metrics.h"
 #include "common/running_op.h"
+#include "lowering/call_errors.h"
 #include "lowering/execution_guard.h"
 #include "lowering/ir/verify.h"
 #include "lowering/light_calls.h"
@@ -45,7 +46,7 @@ void add_operand(const torch::jit::Value& value, std::vector<std::string>& opera
   }
 }
 
-std::string describe_call(const torch::jit::Node* call, const char* name) {
+std::string describe(const torch::jit::Node* call, const char* name) {
   if (!call) {
     return "while running an allocation";
   }
@@ -53,7 +54,7 @@ std::string describe_call(const torch::jit::Node* call, const char* name) {
   for (const auto* input : call->inputs()) {
     add_operand(*input, operands);
   }
-  return std::string("while running ") + name + "(" + c10::Join(", ", operands) + ")";
+  return describe_call(name, operands);
 }
 
 std::function<void(c10::Stack&)> check_before(std::function<void(c10::Stack&)> run, SignaturePtr signature) {
@@ -412,7 +413,9 @@ void TorchScriptComputation::try_to_execute(const Instruction& instruction, Fram
 void TorchScriptComputation::note_error(const Instruction& instruction, Frame& frame) const {
   frame.errors.resize(num_registers_);
   const std::exception_ptr error = std::current_exception();
-  add_reproducer(error, instruction, frame);
+  if (const c10::Stack operands = std::exchange(frame.operands, {}); !operands.empty()) {
+    add_reproducer(error, *instruction.reproducible, operands);
+  }
   spoil(instruction, describe_error(error, instruction.node, instruction.call, instruction.call_name), frame.errors);
 }
 
@@ -493,12 +496,8 @@ void TorchScriptComputation::execute(const Instruction& instruction, Frame& fram
 }
 
 void TorchScriptComputation::keep_operands(const Instruction& instruction, Frame& frame) {
-  if (!frame.reproduces || !instruction.reproducible) {
-    return;
-  }
-  for (const c10::IValue& operand : frame.stack) {
-    // Lists of tensors pass for lists of optional tensors only if nobody else holds them.
-    frame.operands.push_back(operand.isList() ? c10::IValue(operand.toList().copy()) : operand);
+  if (frame.reproduces && instruction.reproducible) {
+    frame.operands = copy_operands(frame.stack);
   }
 }
 
@@ -663,33 +662,8 @@ TorchScriptComputation::OpError TorchScriptComputation::describe_error(
     NodeId node,
     const torch::jit::Node* call,
     const char* name) {
-  try {
-    std::rethrow_exception(error);
-  } catch (c10::Error& described) {
-    described.add_context(describe_call(call, name));
-    return {std::current_exception(), node};
-  } catch (...) {
-    return {error, node};
-  }
-}
-
-void TorchScriptComputation::add_reproducer(
-    const std::exception_ptr& error,
-    const Instruction& instruction,
-    Frame& frame) {
-  const c10::Stack operands = std::exchange(frame.operands, {});
-  if (operands.empty()) {
-    return;
-  }
-  try {
-    std::rethrow_exception(error);
-  } catch (c10::Error& raised) {
-    if (const auto program = write_reproducer(*instruction.reproducible, operands, raised.msg())) {
-      raised.add_context("tried, and raises the same on the CPU: python " + *program);
-    }
-  } catch (...) {
-    // Errors of other kinds have no room for it.
-  }
+  add_context(error, describe(call, name));
+  return {error, node};
 }
 
 ComputationResult TorchScriptComputation::collect(Frame& frame) const {

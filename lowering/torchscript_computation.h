@@ -141,7 +141,6 @@ class TorchScriptComputation final : public Computation {
   OpError find_error(const Instruction& instruction, const Errors& errors, const std::vector<bool>& among = {}) const;
   static OpError
   describe_error(const std::exception_ptr& error, NodeId node, const torch::jit::Node* call, const char* name);
-  static void add_reproducer(const std::exception_ptr& error, const Instruction& instruction, Frame& frame);
   ComputationResult collect(Frame& frame) const;
 
   std::shared_ptr<torch::jit::Graph> graph_;

@@ -11,6 +11,7 @@
 #include "backend/api/api.h"
 #include "backend/caches/compile_storms.h"
 #include "backend/caches/find_or_compile.h"
+#include "backend/caches/rare_graphs.h"
 #include "backend/caches/short_steps.h"
 #include "backend/caches/signature_cache.h"
 #include "backend/caches/varying_sizes.h"
@@ -211,6 +212,7 @@ void clear_graphs() {
   clear_signatures();
   clear_sizes();
   clear_storms();
+  clear_rare_graphs();
   clear_short_steps();
 }
 

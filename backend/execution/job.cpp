@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "backend/caches/find_or_compile.h"
+#include "backend/caches/rare_graphs.h"
 #include "backend/diagnostics/journal.h"
 #include "common/config.h"
 #include "common/fail_point.h"
@@ -17,7 +18,9 @@
 #include "common/metrics.h"
 #include "device/activity_profiler.h"
 #include "device/cpu_allocator.h"
+#include "lowering/call_errors.h"
 #include "lowering/execution_guard.h"
+#include "lowering/interpreter.h"
 #include "lowering/ir/trace_slice.h"
 #include "lowering/runtime_ops.h"
 
@@ -76,16 +79,6 @@ ComputationInputs collect_inputs(Job& job, Failures& failures) {
   return inputs;
 }
 
-void add_location(const std::exception_ptr& error, const char* location) {
-  try {
-    std::rethrow_exception(error);
-  } catch (c10::Error& raised) {
-    raised.add_context(std::string("recorded at ") + location);
-  } catch (...) {
-    // Errors of other kinds have no room for it.
-  }
-}
-
 // Names the user's lines, where they are known. The computation cannot: it may
 // have been compiled for other lines.
 void add_locations(const Trace& trace, const std::vector<ComputationOutput>& outputs) {
@@ -93,7 +86,7 @@ void add_locations(const Trace& trace, const std::vector<ComputationOutput>& out
   for (const ComputationOutput& output : outputs) {
     const char* location = output.failed_node == Value::kNone ? nullptr : trace.node(output.failed_node).location;
     if (output.error && location && std::find(done.begin(), done.end(), output.error) == done.end()) {
-      add_location(output.error, location);
+      add_context(output.error, std::string("recorded at ") + location);
       done.push_back(output.error);
     }
   }
@@ -278,21 +271,26 @@ void leave_out_unneeded(Job& job) {
   counter.add();
 }
 
+// Null if the job is to run call by call.
 CachedComputationPtr find_graph(Job& job) {
   if (auto known = find_compiled(job.trace, job.roots)) {
     return known;
   }
   if (!job.timed) { // else the times are those of all calls
     leave_out_unneeded(job);
+    if (auto known = find_compiled(job.trace, job.roots)) {
+      return known;
+    }
   }
-  return find_or_compile(job.trace, job.roots, job.provenance);
+  return runs_uncompiled(job.trace, job.roots) ? nullptr : find_or_compile(job.trace, job.roots, job.provenance);
 }
 
 ComputationResult compute(Job& job, Failures& failures) {
   static Counter& executed = counter("NodesExecuted");
   static Timer& time = timer("ExecuteTime");
   pass(FailPoint::kCompile);
-  const ComputationPtr computation = find_graph(job)->computation; // before the inputs are taken from the trace
+  const CachedComputationPtr graph = find_graph(job); // before the inputs are taken from the trace
+  const ComputationPtr computation = graph ? graph->computation : make_interpreter(job.trace, job.roots);
   ComputationInputs inputs = collect_inputs(job, failures);
   executed.add(static_cast<int64_t>(computation->num_ops()));
   const bool tells = config().debug.get();
@@ -311,7 +309,7 @@ ComputationResult compute(Job& job, Failures& failures) {
   if (tells) {
     add_to_journal(
         {.kind = JournalKind::kRun,
-         .cause = "graph",
+         .cause = graph ? "graph" : "call by call",
          .detail = std::to_string(computation->num_ops()) + " ops",
          .location = job.provenance.cut.location,
          .duration_ns = since(start),

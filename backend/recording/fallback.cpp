@@ -15,8 +15,7 @@
 #include "common/metrics.h"
 #include "device/generator.h"
 #include "device/runtime.h"
-#include "lowering/exact_kernels.h"
-#include "lowering/function_kernel.h"
+#include "lowering/interpreter.h"
 #include "lowering/light_calls.h"
 #include "lowering/random_fill.h"
 #include "lowering/runtime_ops.h"
@@ -44,9 +43,9 @@ class CpuCall {
       if (as_graphs_do) {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
-      const bool is_ours = fill_randomly(op_, *stack_) ||
-                           (as_graphs_do && (run_function(op_, *stack_) || run_exact_kernel(op_, *stack_)));
-      if (!is_ours) {
+      if (as_graphs_do) {
+        run_call(op_, *stack_);
+      } else if (!fill_randomly(op_, *stack_)) {
         op_.handle().callBoxed(stack_);
       }
     }

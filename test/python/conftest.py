@@ -13,6 +13,7 @@ os.environ.setdefault("LAZYPLUG_OVERLAP", "always")
 # Tests are no program: hardly any graph comes again.
 os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")
 os.environ.setdefault("LAZYPLUG_RUN_AT_ONCE", "never")
+os.environ.setdefault("LAZYPLUG_COMPILE", "always")
 # Functions such as exp have the CPU's bits, which tests compare with. Those that ask for the fixture `functions` run
 # with the device's own, as programs do.
 os.environ.setdefault("LAZYPLUG_FUSION", "1")

@@ -52,6 +52,7 @@ class Work:
     """Counters of the block it was made by; filled in when the block ends."""
 
     compiles: int = 0
+    uncompiled: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     flushes: int = 0
@@ -63,6 +64,7 @@ class Work:
 
 _COUNTERS = {
     "compiles": "Compile",
+    "uncompiled": "RunUncompiled",
     "cache_hits": "CacheHit",
     "cache_misses": "CacheMiss",
     "flushes": "Flush",

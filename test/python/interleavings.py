@@ -26,6 +26,7 @@ import time
 # Programs that are drawn never repeat, and would run at once: errors would be raised at their lines.
 os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")
 os.environ.setdefault("LAZYPLUG_RUN_AT_ONCE", "never")
+os.environ.setdefault("LAZYPLUG_COMPILE", "always")
 # Every product beside the next, if it can be.
 os.environ.setdefault("LAZYPLUG_SIDE_CALLS", "0")
 

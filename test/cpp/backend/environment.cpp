@@ -14,6 +14,7 @@ class Settings : public ::testing::Environment {
     setenv("LAZYPLUG_OVERLAP", "always", /*overwrite=*/1);
     setenv("LAZYPLUG_MAX_UNUSED_GRAPHS", "0", /*overwrite=*/1); // tests are no program
     setenv("LAZYPLUG_RUN_AT_ONCE", "never", /*overwrite=*/1);
+    setenv("LAZYPLUG_COMPILE", "always", /*overwrite=*/1);
   }
 };
 

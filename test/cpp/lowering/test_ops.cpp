@@ -41,6 +41,10 @@ std::vector<at::Tensor> transposed_parts(const at::Tensor& self) {
   return {column_by_column(self), column_by_column(self + 1)};
 }
 
+at::Tensor same_tensors(const at::Tensor& self, const at::Tensor& other) {
+  return at::full({}, self.is_same(other), at::kBool);
+}
+
 at::Tensor fail(const at::Tensor& /*self*/) {
   TORCH_CHECK_INDEX(false, "index out of range, on purpose");
 }
@@ -60,6 +64,7 @@ TORCH_LIBRARY(lazyplug_test, m) {
   m.def("keys(Tensor self) -> Tensor", keys);
   m.def("strides(Tensor self) -> Tensor", strides);
   m.def("transposed_parts(Tensor self) -> Tensor[]", transposed_parts);
+  m.def("same_tensors(Tensor self, Tensor other) -> Tensor", same_tensors);
   m.def("fail(Tensor self) -> Tensor", fail);
   m.def("fail_std(Tensor self) -> Tensor", fail_std);
   m.def("fail_(Tensor(a!) self) -> Tensor(a!)", fail_);

@@ -1,0 +1,131 @@
+#include "backend/caches/rare_graphs.h"
+
+#include "backend/api/cached_run.h"
+#include "test/cpp/backend/backend_test.h"
+
+namespace lazyplug {
+namespace {
+
+class RareGraphsTest : public BackendTest {
+ protected:
+  RareGraphsTest() {
+    clear_graphs();
+  }
+  ~RareGraphsTest() override {
+    clear_graphs();
+  }
+
+  // A step of a program that is another one for each length.
+  static void run(int64_t length) {
+    const at::Tensor start = iota({3, 7});
+    at::Tensor x = to_lazy(start);
+    at::Tensor expected = start;
+    for (int64_t i = 0; i < length; ++i) {
+      x.mul_(0.5);
+      x = at::cat({x * x, x}).narrow(0, 0, 3);
+      expected = at::cat({expected * expected * 0.25, expected}).narrow(0, 0, 3);
+    }
+    EXPECT_TRUE(at::equal(x.cpu(), expected));
+  }
+  static void warm_up() {
+    for (int64_t i = 0; i < 40; ++i) {
+      run(1);
+    }
+    reset_metrics();
+  }
+  static void expect(int64_t num_compiled, int64_t num_uncompiled) {
+    EXPECT_EQ(count("Compile"), num_compiled);
+    EXPECT_EQ(count("RunUncompiled"), num_uncompiled);
+    EXPECT_EQ(count("FallbackTotal"), 0);
+  }
+
+  const ScopedFlag<std::string> automatic_{config().compile, "auto"};
+  // One trace a step, however long it takes.
+  const ScopedFlag<int64_t> chunk_{config().chunk_nodes, 1 << 20};
+};
+
+TEST_F(RareGraphsTest, BeginningIsCompiled) {
+  reset_metrics();
+  for (int64_t length = 1; length <= 5; ++length) {
+    run(length);
+  }
+  expect(5, 0);
+}
+
+TEST_F(RareGraphsTest, WhatComesOnceLaterOnIsNot) {
+  warm_up();
+  for (int64_t length = 2; length <= 6; ++length) {
+    run(length);
+    run(1);
+  }
+  expect(0, 5);
+}
+
+TEST_F(RareGraphsTest, WhatComesAgainAtOnceIsCompiledSoon) {
+  warm_up();
+  for (int64_t i = 0; i < 10; ++i) {
+    run(2);
+  }
+  expect(1, 3);
+}
+
+TEST_F(RareGraphsTest, WhatComesNowAndThenIsCompiledLate) {
+  warm_up();
+  for (int64_t round = 0; round < 20; ++round) {
+    run(2);
+    for (int64_t i = 0; i < 20; ++i) {
+      run(1);
+    }
+  }
+  expect(1, 15);
+}
+
+TEST_F(RareGraphsTest, FlagDecides) {
+  {
+    const ScopedFlag<std::string> never(config().compile, "never");
+    reset_metrics();
+    run(1);
+    run(1);
+    expect(0, 2);
+  }
+  warm_up();
+  const ScopedFlag<std::string> always(config().compile, "always");
+  run(2);
+  expect(1, 0);
+}
+
+TEST_F(RareGraphsTest, WithoutGraphsEverythingBegins) {
+  warm_up();
+  clear_graphs();
+  run(2);
+  expect(1, 0);
+}
+
+TEST_F(RareGraphsTest, WhatNeverRepeatsIsAStormStill) {
+  const ScopedFlag<int64_t> limit(config().max_unused_graphs, 16);
+  warm_up();
+  for (int64_t length = 2; length <= 40; ++length) {
+    run(length);
+  }
+  EXPECT_EQ(count("Compile"), 0);
+  EXPECT_GE(count("CompileStorm"), 1);
+  EXPECT_GT(count("RunAtOnce"), 100);
+}
+
+TEST_F(RareGraphsTest, ErrorsAreThoseOfGraphs) {
+  warm_up();
+  const at::Tensor table = to_lazy(iota({4, 3}));
+  const at::Tensor sum = table + 1;
+  const at::Tensor row = table.index_select(0, to_lazy(at::tensor({int64_t{9}})));
+  try {
+    row.cpu();
+    FAIL() << "nothing was raised";
+  } catch (const c10::IndexError& error) {
+    EXPECT_NE(std::string(error.what()).find("while running aten::index_select(Float[4, 3]"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_TRUE(at::equal(sum.cpu(), iota({4, 3}) + 1));
+}
+
+} // namespace
+} // namespace lazyplug
