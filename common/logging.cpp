@@ -4,7 +4,7 @@
 #include <array>
 #include <iostream>
 
-#include "common/config.h"
+#include "common/parsed_flag.h"
 
 namespace lazyplug {
 namespace {
@@ -12,27 +12,16 @@ namespace {
 // In the order of LogLevel, spelled as the flag spells them.
 constexpr std::array<std::string_view, 5> kLevelNames = {"debug", "info", "warning", "error", "off"};
 
-LogLevel read_threshold() {
-  const auto* name = std::find(kLevelNames.begin(), kLevelNames.end(), config().log_level.get());
+LogLevel parse(const std::string& text) {
+  const auto* name = std::find(kLevelNames.begin(), kLevelNames.end(), text);
   return static_cast<LogLevel>(name - kLevelNames.begin());
-}
-
-// The flag's level, parsed again only when the flag has moved.
-LogLevel threshold() {
-  thread_local uint64_t version = 0;
-  thread_local LogLevel level = LogLevel::kOff;
-  const uint64_t current = config().log_level.version();
-  if (version != current) {
-    level = read_threshold();
-    version = current;
-  }
-  return level;
 }
 
 } // namespace
 
 bool log_enabled(LogLevel level) {
-  return level >= threshold();
+  static ParsedFlag<LogLevel> threshold(config().log_level, parse);
+  return level >= threshold.get();
 }
 
 void write_log(LogLevel level, std::string_view message) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct CachedComputation {
   std::vector<Value> roots;
   std::vector<Geometry> inputs; // of the tensors that stand for its leaves
   Provenance provenance;        // of the trace
+  mutable std::atomic<uint64_t> num_runs{0};
 };
 using CachedComputationPtr = std::shared_ptr<const CachedComputation>;
 using ComputationCache = LruCache<Hash128, CachedComputationPtr>;

@@ -1,6 +1,7 @@
 #include "backend/caches/find_or_compile.h"
 
 #include "backend/caches/compile_storms.h"
+#include "backend/caches/rare_graphs.h"
 #include "backend/caches/recompiles.h"
 #include "backend/caches/varying_sizes.h"
 #include "backend/diagnostics/journal.h"
@@ -60,6 +61,7 @@ CachedComputationPtr find_compiled(const Hash128& hash) {
   }
   hits.add();
   note_reused(hash);
+  note_run(++(*found)->num_runs);
   return *found;
 }
 

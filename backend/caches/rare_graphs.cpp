@@ -1,5 +1,6 @@
 #include "backend/caches/rare_graphs.h"
 
+#include <atomic>
 #include <optional>
 #include <unordered_map>
 
@@ -7,9 +8,9 @@
 #include "backend/caches/computation_cache.h"
 #include "backend/caches/steps.h"
 #include "backend/caches/varying_sizes.h"
-#include "common/config.h"
 #include "common/fork_safe_mutex.h"
 #include "common/metrics.h"
+#include "common/parsed_flag.h"
 
 namespace lazyplug {
 namespace {
@@ -21,14 +22,15 @@ class RareGraphs {
     const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
     first_step_ = first_step_ == 0 ? step : first_step_;
-    if (!is_always && step < first_step_ + kWarmUp) {
+    if (!is_always && !has_repeated_.load(std::memory_order_relaxed) && step < first_step_ + kWarmUp) {
       return std::nullopt;
     }
     if (seen_.size() >= kMaxSeen) {
       seen_.clear();
     }
     Seen& seen = seen_[graph];
-    seen.weight += seen.times > 0 && step <= seen.step + kClose ? kWeightOfClose : 1;
+    const uint64_t distance = seen.times > 0 ? step - seen.step : kFar;
+    seen.weight += distance <= kClose ? kEnough / 3 : distance < kFar ? kEnough / 8 : 1;
     seen.step = step;
     if (!is_always && seen.weight >= kEnough) {
       seen_.erase(graph);
@@ -37,16 +39,27 @@ class RareGraphs {
     return seen.times++;
   }
 
+  void note_run(uint64_t times) {
+    if (times == kOften) {
+      has_repeated_.store(true, std::memory_order_relaxed);
+    }
+  }
+
   void clear() {
     const ForkSafeLock lock(mutex_);
     seen_.clear();
     first_step_ = 0;
+    has_repeated_.store(false, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr uint64_t kWarmUp = 16;
-  static constexpr uint64_t kClose = 16;
-  static constexpr size_t kWeightOfClose = 5;
+  // The beginning: so many steps, or until one graph has come so often. There are programs that read every tenth loss,
+  // and some that repeat nothing.
+  static constexpr uint64_t kWarmUp = 48;
+  static constexpr uint64_t kOften = 40;
+  // In steps.
+  static constexpr uint64_t kClose = 8;
+  static constexpr uint64_t kFar = 64;
   static constexpr size_t kEnough = 16;
   static constexpr size_t kMaxSeen = 4096;
 
@@ -56,6 +69,7 @@ class RareGraphs {
     uint64_t step = 0; // the last one
   };
 
+  std::atomic<bool> has_repeated_{false};
   ForkSafeMutex mutex_; // guards all members below
   std::unordered_map<Hash128, Seen> seen_;
   uint64_t first_step_ = 0; // 0: there was none
@@ -68,16 +82,29 @@ RareGraphs& rare_graphs() {
 
 } // namespace
 
+namespace {
+
+enum class When : uint8_t { kAuto, kAlways, kNever };
+
+When when_to_compile() {
+  static ParsedFlag<When> when(config().compile, [](const std::string& text) {
+    return text == "auto" ? When::kAuto : text == "always" ? When::kAlways : When::kNever;
+  });
+  return when.get();
+}
+
+} // namespace
+
 bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& misses = counter("CacheMiss");
   static Counter& uncompiled = counter("RunUncompiled");
-  const std::string flag = config().compile.get();
+  const When when = when_to_compile();
   // What these check is the compiled graph.
-  if (flag == "always" || config().scramble.get() != 0 || config().verify_torchscript.get()) {
+  if (when == When::kAlways || config().scramble.get() != 0 || config().verify_torchscript.get()) {
     return false;
   }
   const Hash128 graph = graph_hash(trace, roots);
-  const auto times = rare_graphs().note(graph, flag == "never");
+  const auto times = rare_graphs().note(graph, when == When::kNever);
   if (!times) {
     return false;
   }
@@ -85,11 +112,15 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
   uncompiled.add();
   if (*times > 0) {
     note_reused(graph);
-  } else if (flag == "auto") { // as if it had been compiled
+  } else if (when == When::kAuto) { // as if it had been compiled
     note_sizes(trace);
     note_compiled(graph, trace);
   }
   return true;
+}
+
+void note_run(uint64_t times) {
+  rare_graphs().note_run(times);
 }
 
 void clear_rare_graphs() {

@@ -9,10 +9,10 @@
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
 #include "backend/execution/device_context.h"
-#include "common/config.h"
 #include "common/fork_safe_mutex.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/parsed_flag.h"
 #include "device/generator.h"
 #include "device/runtime.h"
 #include "lowering/interpreter.h"
@@ -141,8 +141,17 @@ std::string at_current_line() {
   return location ? std::string(" (at ") + location + ")" : "";
 }
 
+enum class Fallback : uint8_t { kSilent, kWarn, kError };
+
+Fallback mode() {
+  static ParsedFlag<Fallback> mode(config().fallback, [](const std::string& text) {
+    return text == "error" ? Fallback::kError : text == "warn" ? Fallback::kWarn : Fallback::kSilent;
+  });
+  return mode.get();
+}
+
 void warn(const OpInfo& op, const char* reason) {
-  if (config().fallback.get() != "warn" || !first_time(op)) {
+  if (mode() != Fallback::kWarn || !first_time(op)) {
     return;
   }
   TORCH_WARN(op.name(), " runs on the CPU at once instead of being recorded: ", reason, at_current_line());
@@ -150,7 +159,7 @@ void warn(const OpInfo& op, const char* reason) {
 
 void refuse(const OpInfo& op, const char* reason) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      config().fallback.get() != "error",
+      mode() != Fallback::kError,
       op.name(),
       " cannot be recorded: ",
       reason,
@@ -186,12 +195,12 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   if (!forced) {
     refuse(op, reason);
   }
-  note_sync(c10::str(op.name(), " on the CPU"));
+  note_sync(op.name(), " on the CPU");
   const SyncCause cause("fallback");
   const int64_t start = journal_start();
   CpuCall(op, stack).run(/*as_graphs_do=*/false);
   total.add();
-  counter(op.base_name()).add();
+  op.fallbacks().add();
   log_debug(op.name(), " ran on the CPU: ", reason);
   if (config().debug.get()) {
     add_to_journal(

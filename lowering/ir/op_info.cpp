@@ -181,6 +181,15 @@ void OpInfo::call(c10::Stack& stack) const {
   handle_.callBoxed(stack);
 }
 
+Counter& OpInfo::fallbacks() const {
+  Counter* known = fallbacks_.load(std::memory_order_relaxed);
+  if (!known) {
+    known = &counter(base_name_);
+    fallbacks_.store(known, std::memory_order_relaxed);
+  }
+  return *known;
+}
+
 void OpInfo::read_arguments(const OpTraits& traits) {
   for (const auto& argument : handle_.schema().arguments()) {
     const auto* alias = argument.alias_info();

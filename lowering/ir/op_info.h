@@ -128,6 +128,8 @@ class OpInfo {
   Counter& calls() const {
     return calls_;
   }
+  // Counts calls that have run on the CPU, in the metrics as "aten::add" for all overloads.
+  Counter& fallbacks() const;
   // One of PyTorch's own.
   bool is_aten() const {
     return is_aten_;
@@ -230,6 +232,7 @@ class OpInfo {
   std::string overload_;
   c10::Symbol symbol_;
   Counter& calls_;
+  mutable std::atomic<Counter*> fallbacks_{nullptr}; // most ops never need it
   std::vector<ArgInfo> args_;
   std::vector<bool> hidden_writes_;
   std::vector<int> return_aliases_;

@@ -28,10 +28,19 @@ class RareGraphsTest : public BackendTest {
     EXPECT_TRUE(at::equal(x.cpu(), expected));
   }
   static void warm_up() {
-    for (int64_t i = 0; i < 40; ++i) {
+    for (int64_t i = 0; i < 45; ++i) {
       run(1);
     }
     reset_metrics();
+  }
+  static void run_now_and_then(int64_t num_others) {
+    warm_up();
+    for (int64_t round = 0; round < 20; ++round) {
+      run(2);
+      for (int64_t i = 0; i < num_others; ++i) {
+        run(1);
+      }
+    }
   }
   static void expect(int64_t num_compiled, int64_t num_uncompiled) {
     EXPECT_EQ(count("Compile"), num_compiled);
@@ -70,14 +79,22 @@ TEST_F(RareGraphsTest, WhatComesAgainAtOnceIsCompiledSoon) {
 }
 
 TEST_F(RareGraphsTest, WhatComesNowAndThenIsCompiledLate) {
-  warm_up();
-  for (int64_t round = 0; round < 20; ++round) {
-    run(2);
-    for (int64_t i = 0; i < 20; ++i) {
-      run(1);
-    }
-  }
+  run_now_and_then(20);
+  expect(1, 8);
+}
+
+TEST_F(RareGraphsTest, WhatComesSeldomIsCompiledLast) {
+  run_now_and_then(100);
   expect(1, 15);
+}
+
+TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {
+  reset_metrics();
+  for (int64_t length = 1; length <= 60; ++length) {
+    run(length);
+  }
+  EXPECT_EQ(count("Compile"), 48);
+  EXPECT_EQ(count("RunUncompiled"), 12);
 }
 
 TEST_F(RareGraphsTest, FlagDecides) {
