@@ -153,7 +153,6 @@ class Run {
       spoil(id, error.error, error.failed_node);
       return;
     }
-    operands_.clear();
     const RunningOp running(node.signature->op->name().c_str());
     note_errors(id, [&] {
       hand_on_written(id);
@@ -163,6 +162,7 @@ class Run {
       take_results(id);
     });
     stack_.clear();
+    operands_.clear();
   }
 
   template <typename F>

@@ -44,11 +44,11 @@ def no_recompile() -> Iterator[None]:
     """Raises ``RecompileError`` at its end if what was recorded within it needed a graph that was not compiled yet.
 
     The error says what differs from the nearest graph, with the user's lines. Graphs are compiled behind the program,
-    so the context waits for pending work when it begins and when it ends. Switches the setting ``debug`` on meanwhile.
-    Holds for all threads.
+    so the context waits for pending work when it begins and when it ends. Switches the setting ``debug`` on meanwhile,
+    and ``compile`` to ``always``: what would be run uncompiled, because it is rare, counts. Holds for all threads.
     """
     wait_device_ops()
-    with config.changed({"debug": True}):
+    with config.changed({"debug": True, "compile": "always"}):
         before = metrics.counter_value("Compile") or 0
         yield
         wait_device_ops()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import IS_LAZY, work
 
-from torch_lazyplug import config, ir_cache
+from torch_lazyplug import config, debug, ir_cache
 
 WARM_UP = 60  # steps
 
@@ -82,6 +82,18 @@ def test_bits_are_those_of_graphs(fusion, device):
         interpreted, done = losses(device, [16, 11, 12])
     assert done.compiles == 0
     torch.testing.assert_close(interpreted, compiled, rtol=0, atol=0)
+
+
+@pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts graphs")
+def test_who_asks_for_no_new_graph_is_told_of_rare_ones(device):
+    training = Training(device)
+    for _ in range(WARM_UP):
+        training.step(1, 16)
+    with debug.no_recompile():
+        training.step(2, 16)
+    with pytest.raises(debug.RecompileError, match="differs in its"), debug.no_recompile():
+        training.step(1, 11)
 
 
 @pytest.mark.lazy_only
