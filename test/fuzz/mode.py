@@ -24,6 +24,7 @@ class Mode:
     assemble_after: int = 0
     side_calls: int = -1
     run_at_once: str = "never"
+    compile: str = "always"
 
     def simpler(self):
         """Modes with one setting less."""
@@ -90,6 +91,7 @@ def _mixed(rng, number, trains):
     fusion = rng.choices([0, 1, 2, 3], [1, 5, 4, 3 if trains else 0])[0]
     assemble_after, side_calls = rng.choice([0, 0, 2, -1]), rng.choice([0, 0, 100, -1])
     run_at_once = rng.choices(["never", "always"], [7, 1])[0]
+    compiles = rng.choices(["always", "never"], [4, 1])[0]
     return replace(
         mode,
         disabled_passes=disabled,
@@ -97,4 +99,5 @@ def _mixed(rng, number, trains):
         assemble_after=assemble_after,
         side_calls=side_calls,
         run_at_once=run_at_once,
+        compile=compiles,
     )
