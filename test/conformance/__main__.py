@@ -72,6 +72,7 @@ def main():
         os.environ["LAZYPLUG_SMALL_CALL"] = "0"
     os.environ.setdefault("LAZYPLUG_VERIFY_IR", "1")
     os.environ.setdefault("LAZYPLUG_MAX_UNUSED_GRAPHS", "0")  # or most would run at once
+    os.environ.setdefault("LAZYPLUG_COMPILE", "always")  # likewise, without being compiled
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     start = time.monotonic()
     results = _load(arguments.report) if arguments.report else _run(arguments)
