@@ -80,10 +80,6 @@ RareGraphs& rare_graphs() {
   return *graphs;
 }
 
-} // namespace
-
-namespace {
-
 enum class When : uint8_t { kAuto, kAlways, kNever };
 
 When when_to_compile() {

@@ -244,11 +244,11 @@ class JobThreads final : public SideThreads {
 // Calls whose results died before anybody could read them are not computed, but the trace that holds them is known by
 // them, too. Where their number varies, as in a loop that is cut at ever other places and drops what it makes, each
 // trace would be another graph; so if what is needed of it has been needed before, only that is looked up.
-void leave_out_unneeded(Job& job) {
+bool leave_out_unneeded(Job& job) {
   static Counter& counter = lazyplug::counter("UnneededLeftOut");
   TraceSlice needed = extract(job.trace, job.roots);
   if (needed.trace.size() == job.trace.size() || !is_graph_familiar(needed.trace, needed.roots)) {
-    return;
+    return false;
   }
   std::vector<PendingLeaf> pending;
   for (PendingLeaf& leaf : job.pending_leaves) {
@@ -269,6 +269,7 @@ void leave_out_unneeded(Job& job) {
   job.whole = std::exchange(job.trace, std::move(needed.trace));
   job.whole.leaves().clear(); // their memory may be donated
   counter.add();
+  return true;
 }
 
 // Null if the job is to run call by call.
@@ -276,8 +277,7 @@ CachedComputationPtr find_graph(Job& job) {
   if (auto known = find_compiled(job.trace, job.roots)) {
     return known;
   }
-  if (!job.timed) { // else the times are those of all calls
-    leave_out_unneeded(job);
+  if (!job.timed && leave_out_unneeded(job)) { // a timed one tells the times of all calls
     if (auto known = find_compiled(job.trace, job.roots)) {
       return known;
     }

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/config.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/parsed_flag.h"
 #include "lowering/ir/dump.h"
 #include "lowering/ir/verify.h"
 #include "lowering/passes/common_subexpressions.h"
@@ -99,16 +99,13 @@ c10::ArrayRef<Pass> passes() {
 }
 
 bool is_pass_enabled(std::string_view name) {
-  static std::atomic<uint64_t> version_of_none{0}; // of the flag, when it was empty
-  const auto& flag = config().disabled_passes;
-  const uint64_t version = flag.version();
-  if (version == version_of_none.load(std::memory_order_relaxed)) {
+  static ParsedFlag<bool> is_any_disabled(config().disabled_passes, [](const std::string& names) {
+    return !names.empty();
+  });
+  if (!is_any_disabled.get()) {
     return true;
   }
-  const std::string disabled = "," + flag.get() + ",";
-  if (disabled == ",,") {
-    version_of_none.store(version, std::memory_order_relaxed);
-  }
+  const std::string disabled = "," + config().disabled_passes.get() + ",";
   return disabled.find("," + std::string(name) + ",") == std::string::npos;
 }
 

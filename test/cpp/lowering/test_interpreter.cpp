@@ -327,7 +327,7 @@ TEST_P(ComputationTest, MovingViewBeginsWhereItsScalarSays) {
       c10::IndexError);
 }
 
-TEST_P(ComputationTest, WhatACallWritesAndReadsIsOneMemory) {
+TEST_P(ComputationTest, CallThatFailsLeavesWhatOthersHold) {
   const Operand half = view_of(trace, a, floats({1}));
   static const OpInfo& op = make_op("aten::add_", "Tensor");
   const auto signature = make_signature(op, {an_operand(), an_operand(), a_scalar()}, {}, {true, false});

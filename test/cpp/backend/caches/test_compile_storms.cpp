@@ -1,7 +1,7 @@
 #include "backend/caches/compile_storms.h"
 
 #include "backend/api/cached_run.h"
-#include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/caches/step_of_length.h"
 
 namespace lazyplug {
 namespace {
@@ -12,18 +12,6 @@ class CompileStormsTest : public BackendTest {
     clear_graphs();
   }
 
-  // A step of a program that is another one for each length, and none of whose sizes is new.
-  static void run(int64_t length) {
-    const at::Tensor start = iota({3, 7});
-    at::Tensor x = to_lazy(start);
-    at::Tensor expected = start;
-    for (int64_t i = 0; i < length; ++i) {
-      x = at::cat({x * x, x}).narrow(0, 0, 3) * 0.5;
-      expected = at::cat({expected * expected, expected}).narrow(0, 0, 3) * 0.5;
-    }
-    EXPECT_TRUE(at::allclose(x.cpu(), expected, 0, 0, /*equal_nan=*/true));
-  }
-
   const ScopedFlag<int64_t> limit_{config().max_unused_graphs, 16};
   // One trace a step, however long it takes.
   const ScopedFlag<int64_t> chunk_{config().chunk_nodes, 1 << 20};
@@ -32,8 +20,8 @@ class CompileStormsTest : public BackendTest {
 TEST_F(CompileStormsTest, ProgramThatRepeatsIsNone) {
   for (int64_t round = 0; round < 3; ++round) {
     for (int64_t length = 1001; length <= 1012; ++length) {
-      run(length - 1000);
-      run(length - 1000);
+      run_step_of_length(length - 1000);
+      run_step_of_length(length - 1000);
     }
   }
   EXPECT_EQ(count("CompileStorm"), 0);
@@ -42,7 +30,7 @@ TEST_F(CompileStormsTest, ProgramThatRepeatsIsNone) {
 
 TEST_F(CompileStormsTest, ProgramThatNeverRepeatsIsSoonCompiledNoMore) {
   for (int64_t length = 1; length <= 300; ++length) {
-    run(length % 90 + 100 * (length / 90 + 1) % 7 + 1);
+    run_step_of_length(length % 90 + 100 * (length / 90 + 1) % 7 + 1);
   }
   EXPECT_GE(count("CompileStorm"), 1);
   EXPECT_GT(count("RunAtOnce"), 1000);
@@ -52,22 +40,22 @@ TEST_F(CompileStormsTest, ProgramThatNeverRepeatsIsSoonCompiledNoMore) {
 
 TEST_F(CompileStormsTest, IsForgottenWithAllGraphs) {
   for (int64_t length = 1; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_TRUE(is_storming());
   clear_graphs();
   EXPECT_FALSE(is_storming());
   reset_metrics();
-  run(41);
+  run_step_of_length(41);
   EXPECT_EQ(count("RunAtOnce"), 0);
   EXPECT_EQ(count("CompileStorm"), 0);
 }
 
 TEST_F(CompileStormsTest, ANewGraphNowAndThenIsNone) {
   for (int64_t length = 1; length <= 24; ++length) {
-    run(length);
+    run_step_of_length(length);
     for (int i = 0; i < 40; ++i) {
-      run(1);
+      run_step_of_length(1);
     }
   }
   EXPECT_EQ(count("CompileStorm"), 0);
@@ -76,28 +64,28 @@ TEST_F(CompileStormsTest, ANewGraphNowAndThenIsNone) {
 
 TEST_F(CompileStormsTest, IsOverWhenTheProgramRepeatsItself) {
   for (int64_t length = 1; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_TRUE(is_storming());
   for (int i = 0; i < 12; ++i) {
-    run(41);
-    run(42);
+    run_step_of_length(41);
+    run_step_of_length(42);
   }
   EXPECT_FALSE(is_storming());
   reset_metrics();
-  run(41);
-  run(42);
+  run_step_of_length(41);
+  run_step_of_length(42);
   EXPECT_EQ(count("RunAtOnce"), 0);
 }
 
 TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
   for (int64_t length = 1; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_TRUE(is_storming());
   reset_metrics();
   for (int64_t length = 41; length <= 700; ++length) {
-    run(length % 300 + 1);
+    run_step_of_length(length % 300 + 1);
   }
   EXPECT_TRUE(is_storming());
   EXPECT_EQ(count("Compile"), 0);
@@ -136,7 +124,7 @@ TEST_F(CompileStormsTest, SameCallsOfOtherResultsAreNoRepetition) {
 
 TEST_F(CompileStormsTest, ListsOfAnyLengthAreOfOneKind) {
   for (int64_t length = 1; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_TRUE(is_storming());
   reset_metrics();
@@ -144,7 +132,7 @@ TEST_F(CompileStormsTest, ListsOfAnyLengthAreOfOneKind) {
   for (size_t length = 3; length <= 9; ++length) {
     const std::vector<at::Tensor> list(length, x);
     EXPECT_EQ(at::cat(list).cpu().sizes()[0], 3 * length);
-    run(41 + static_cast<int64_t>(length));
+    run_step_of_length(41 + static_cast<int64_t>(length));
   }
   EXPECT_EQ(count("Compile"), 0);
 }
@@ -152,13 +140,13 @@ TEST_F(CompileStormsTest, ListsOfAnyLengthAreOfOneKind) {
 TEST_F(CompileStormsTest, ThatItRepeatsMustBeClearerEachTime) {
   const auto storm = [] {
     for (int64_t length = 1; length <= 40; ++length) {
-      run(length);
+      run_step_of_length(length);
     }
   };
   const auto steps_until_over = [] {
     int64_t steps = 0;
     for (; is_storming() && steps < 1000; ++steps) {
-      run(41);
+      run_step_of_length(41);
     }
     return steps;
   };
@@ -171,7 +159,7 @@ TEST_F(CompileStormsTest, ThatItRepeatsMustBeClearerEachTime) {
 
 TEST_F(CompileStormsTest, OtherCallsAreRecorded) {
   for (int64_t length = 1; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   reset_metrics();
   const at::Tensor x = iota({5});
@@ -183,7 +171,7 @@ TEST_F(CompileStormsTest, MayBeSwitchedOff) {
   const ScopedFlag<int64_t> off(config().max_unused_graphs, 0);
   const int64_t before = count("CompileStorm");
   for (int64_t length = 50; length <= 90; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_EQ(count("CompileStorm"), before);
 }

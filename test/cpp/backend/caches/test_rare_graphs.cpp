@@ -1,7 +1,7 @@
 #include "backend/caches/rare_graphs.h"
 
 #include "backend/api/cached_run.h"
-#include "test/cpp/backend/backend_test.h"
+#include "test/cpp/backend/caches/step_of_length.h"
 
 namespace lazyplug {
 namespace {
@@ -15,30 +15,18 @@ class RareGraphsTest : public BackendTest {
     clear_graphs();
   }
 
-  // A step of a program that is another one for each length.
-  static void run(int64_t length) {
-    const at::Tensor start = iota({3, 7});
-    at::Tensor x = to_lazy(start);
-    at::Tensor expected = start;
-    for (int64_t i = 0; i < length; ++i) {
-      x.mul_(0.5);
-      x = at::cat({x * x, x}).narrow(0, 0, 3);
-      expected = at::cat({expected * expected * 0.25, expected}).narrow(0, 0, 3);
-    }
-    EXPECT_TRUE(at::equal(x.cpu(), expected));
-  }
   static void warm_up() {
     for (int64_t i = 0; i < 45; ++i) {
-      run(1);
+      run_step_of_length(1);
     }
     reset_metrics();
   }
   static void run_now_and_then(int64_t num_others) {
     warm_up();
     for (int64_t round = 0; round < 20; ++round) {
-      run(2);
+      run_step_of_length(2);
       for (int64_t i = 0; i < num_others; ++i) {
-        run(1);
+        run_step_of_length(1);
       }
     }
   }
@@ -56,7 +44,7 @@ class RareGraphsTest : public BackendTest {
 TEST_F(RareGraphsTest, BeginningIsCompiled) {
   reset_metrics();
   for (int64_t length = 1; length <= 5; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   expect(5, 0);
 }
@@ -64,8 +52,8 @@ TEST_F(RareGraphsTest, BeginningIsCompiled) {
 TEST_F(RareGraphsTest, WhatComesOnceLaterOnIsNot) {
   warm_up();
   for (int64_t length = 2; length <= 6; ++length) {
-    run(length);
-    run(1);
+    run_step_of_length(length);
+    run_step_of_length(1);
   }
   expect(0, 5);
 }
@@ -73,7 +61,7 @@ TEST_F(RareGraphsTest, WhatComesOnceLaterOnIsNot) {
 TEST_F(RareGraphsTest, WhatComesAgainAtOnceIsCompiledSoon) {
   warm_up();
   for (int64_t i = 0; i < 10; ++i) {
-    run(2);
+    run_step_of_length(2);
   }
   expect(1, 3);
 }
@@ -91,7 +79,7 @@ TEST_F(RareGraphsTest, WhatComesSeldomIsCompiledLast) {
 TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {
   reset_metrics();
   for (int64_t length = 1; length <= 60; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_EQ(count("Compile"), 48);
   EXPECT_EQ(count("RunUncompiled"), 12);
@@ -101,20 +89,20 @@ TEST_F(RareGraphsTest, FlagDecides) {
   {
     const ScopedFlag<std::string> never(config().compile, "never");
     reset_metrics();
-    run(1);
-    run(1);
+    run_step_of_length(1);
+    run_step_of_length(1);
     expect(0, 2);
   }
   warm_up();
   const ScopedFlag<std::string> always(config().compile, "always");
-  run(2);
+  run_step_of_length(2);
   expect(1, 0);
 }
 
 TEST_F(RareGraphsTest, WithoutGraphsEverythingBegins) {
   warm_up();
   clear_graphs();
-  run(2);
+  run_step_of_length(2);
   expect(1, 0);
 }
 
@@ -122,7 +110,7 @@ TEST_F(RareGraphsTest, WhatNeverRepeatsIsAStormStill) {
   const ScopedFlag<int64_t> limit(config().max_unused_graphs, 16);
   warm_up();
   for (int64_t length = 2; length <= 40; ++length) {
-    run(length);
+    run_step_of_length(length);
   }
   EXPECT_EQ(count("Compile"), 0);
   EXPECT_GE(count("CompileStorm"), 1);
