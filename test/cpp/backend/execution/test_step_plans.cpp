@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 
 #include "common/metrics.h"
 
@@ -164,6 +165,21 @@ TEST_F(StepPlansTest, ADisturbanceOfOneStretchDecidesNothing) {
   }
   EXPECT_EQ(settled("StepsCut"), before + 1);
   EXPECT_GE(stretches, 4);
+}
+
+// Steps of a program whose data have other sizes each time: they take a half to one and a half of the mean, cut or not.
+TEST_F(StepPlansTest, ChanceDecidesSeldom) {
+  const int64_t before = settled("StepsCut");
+  std::mt19937 random(0);
+  std::uniform_real_distribution<double> disturbance(-0.5, 0.5);
+  constexpr int64_t kSteps = 200;
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    for (size_t i = 0; i < kSettled + kUnclear; ++i) {
+      now_ += disturbance(random) * kKernels; // of the step before
+      run_step(step * 1'000'000, /*cut_gain=*/0);
+    }
+  }
+  EXPECT_LE(settled("StepsCut") - before, kSteps / 6) << "in two of five cases, medians would say so";
 }
 
 TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
