@@ -26,15 +26,15 @@ if(LAZYPLUG_SANITIZE)
   add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -O1)
   add_link_options(-fsanitize=${sanitizers})
   # These see classes whose type information libtorch does not export, which the check of dynamic types needs.
-  set_source_files_properties(lowering/lowering_context.cpp test/cpp/lowering/test_batch_norm_kernel.cpp
-    test/cpp/lowering/test_convolution_kernel.cpp
-    test/cpp/lowering/test_distance_kernel.cpp test/cpp/lowering/test_draw_kernel.cpp
-    test/cpp/lowering/test_exact_kernels.cpp test/cpp/lowering/test_extreme_kernel.cpp
-    test/cpp/lowering/test_image_kernels.cpp
-    test/cpp/lowering/test_node_attributes.cpp
-    test/cpp/lowering/test_product_kernel.cpp test/cpp/lowering/test_small_calls.cpp
-    test/cpp/lowering/test_small_extreme.cpp
-    test/cpp/lowering/test_small_product.cpp test/cpp/lowering/test_sum_kernel.cpp
+  set_source_files_properties(lowering/lowering_context.cpp test/cpp/lowering/calls/test_batch_norm_kernel.cpp
+    test/cpp/lowering/calls/test_convolution_kernel.cpp
+    test/cpp/lowering/calls/test_distance_kernel.cpp test/cpp/lowering/nodes/test_draw_kernel.cpp
+    test/cpp/lowering/nodes/test_exact_kernels.cpp test/cpp/lowering/nodes/test_extreme_kernel.cpp
+    test/cpp/lowering/calls/test_image_kernels.cpp
+    test/cpp/lowering/nodes/test_node_attributes.cpp
+    test/cpp/lowering/nodes/test_product_kernel.cpp test/cpp/lowering/calls/test_small_calls.cpp
+    test/cpp/lowering/calls/test_small_extreme.cpp
+    test/cpp/lowering/calls/test_small_product.cpp test/cpp/lowering/nodes/test_sum_kernel.cpp
     PROPERTIES COMPILE_OPTIONS -fno-sanitize=vptr)
 endif()
 

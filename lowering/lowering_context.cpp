@@ -5,13 +5,13 @@
 
 #include "common/config.h"
 #include "common/metrics.h"
-#include "lowering/function_kernel.h"
-#include "lowering/node_attributes.h"
-#include "lowering/norm_gradient_kernel.h"
+#include "lowering/calls/function_kernel.h"
+#include "lowering/calls/norm_gradient_kernel.h"
+#include "lowering/calls/random_fill.h"
+#include "lowering/calls/runtime_ops.h"
+#include "lowering/nodes/node_attributes.h"
+#include "lowering/nodes/pointwise_kernel.h"
 #include "lowering/passes/pass.h"
-#include "lowering/pointwise_kernel.h"
-#include "lowering/random_fill.h"
-#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

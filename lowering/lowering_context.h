@@ -8,15 +8,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lowering/foreach_group.h"
+#include "lowering/fusion/foreach_group.h"
 #include "lowering/fusion/schedule.h"
 #include "lowering/ir/graph.h"
-#include "lowering/resolve_kernel.h"
+#include "lowering/nodes/resolve_kernel.h"
 
 namespace lazyplug {
 
 // A graph as TorchScript, whose inputs are the leaves, then the scalars, and whose outputs are the roots. It can be run
-// as it is: see lowering/node_attributes.h.
+// as it is: see lowering/nodes/node_attributes.h.
 struct LoweredGraph {
   std::shared_ptr<torch::jit::Graph> graph;
   OpsByName ops; // that it calls

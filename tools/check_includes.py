@@ -29,7 +29,7 @@ BELOW = {
 }
 # From the bottom up; "" is what lies in the layer's folder itself.
 ROOMS = {
-    "lowering": ("ir", "passes", "fusion", ""),
+    "lowering": ("ir", "passes", "fusion", "calls", "nodes", "", "execution"),
     "backend": (
         "diagnostics",
         "ops",

@@ -19,9 +19,9 @@
 #include "backend/execution/device_context.h"
 #include "backend/execution/pending_slice.h"
 #include "backend/recording/fallback.h"
-#include "lowering/execution_guard.h"
+#include "lowering/calls/runtime_ops.h"
+#include "lowering/execution/execution_guard.h"
 #include "lowering/ir/dump.h"
-#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

@@ -18,11 +18,11 @@
 #include "common/metrics.h"
 #include "device/activity_profiler.h"
 #include "device/cpu_allocator.h"
-#include "lowering/call_errors.h"
-#include "lowering/execution_guard.h"
-#include "lowering/interpreter.h"
+#include "lowering/calls/runtime_ops.h"
+#include "lowering/execution/call_errors.h"
+#include "lowering/execution/execution_guard.h"
+#include "lowering/execution/interpreter.h"
 #include "lowering/ir/trace_slice.h"
-#include "lowering/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backend/execution/device_context.h"
 #include "device/runtime.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

@@ -6,7 +6,7 @@
 #include "common/config.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 

@@ -42,7 +42,7 @@ struct NumberHash {
 // device_data_cache_size.
 //
 // Nobody writes a cached number, because the cache holds a reference:
-// `lazyplug::own` (lowering/runtime_ops.h) then copies what an op is to write, and
+// `lazyplug::own` (lowering/calls/runtime_ops.h) then copies what an op is to write, and
 // a job copies a result that is the number itself. What has left the cache may
 // be donated like any leaf, for nobody can get hold of it again.
 //

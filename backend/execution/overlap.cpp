@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/config.h"
-#include "lowering/light_calls.h"
+#include "lowering/calls/light_calls.h"
 
 namespace lazyplug {
 

@@ -25,9 +25,9 @@ int available_processors();
 // workers compute everything.
 float overlapping_work();
 
-// Whether a thread that waits, or the worker, should run parts of a job (lowering/side_calls.h) beside the thread that
-// runs it, with so many intra-op threads each: it needs the same processors as overlap does. PyTorch's number of
-// inter-op threads, if that is 1, forbids it.
+// Whether a thread that waits, or the worker, should run parts of a job (lowering/execution/side_calls.h) beside the
+// thread that runs it, with so many intra-op threads each: it needs the same processors as overlap does. PyTorch's
+// number of inter-op threads, if that is 1, forbids it.
 bool may_run_side_calls(int num_threads);
 
 // Both for who asks often, and asks for the number of processors, which takes a

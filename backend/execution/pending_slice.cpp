@@ -5,7 +5,7 @@
 
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/execution/device_context.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

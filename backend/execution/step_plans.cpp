@@ -58,8 +58,8 @@ std::vector<size_t> cuts_of(const StepTimes& times, double grain, double growth)
 }
 
 // Whether these are less than those, by the rank-sum test of Mann and Whitney: so many pairs would say so by chance in
-// an eighth of all cases. The medians of a few steps that take longer and less long by turns, as where a program's data have
-// other sizes each time, differ by more than what cuts are to gain.
+// an eighth of all cases. The medians of a few steps that take longer and less long by turns, as where a program's data
+// have other sizes each time, differ by more than what cuts are to gain.
 bool are_mostly_below(const std::vector<double>& these, const std::vector<double>& those) {
   constexpr double kDeviations = 1.15;
   double num_below = 0;

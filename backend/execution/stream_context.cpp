@@ -13,7 +13,7 @@
 #include "device/cpu_allocator.h"
 #include "device/event.h"
 #include "device/runtime.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

@@ -1,8 +1,8 @@
 #include "backend/inference/make_signature.h"
 
 #include "backend/ops/float_numbers.h"
+#include "lowering/calls/light_calls.h"
 #include "lowering/ir/finish_signature.h"
-#include "lowering/light_calls.h"
 
 namespace lazyplug {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "backend/ops/op_registry.h"
 #include "backend/ops/op_table.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 // The composite kernels that PyTorch has for devices without kernels of their own
 // are run on Meta tensors. That of a structured op asks the shape function that

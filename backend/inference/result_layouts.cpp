@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace layout_rules {

@@ -15,7 +15,7 @@
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "device/runtime.h"
-#include "lowering/execution_guard.h"
+#include "lowering/execution/execution_guard.h"
 
 namespace lazyplug {
 namespace {

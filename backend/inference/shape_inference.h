@@ -3,8 +3,8 @@
 #include <ATen/core/stack.h>
 
 #include "backend/inference/read_call.h"
+#include "lowering/execution/warnings.h"
 #include "lowering/ir/signature.h"
-#include "lowering/warnings.h"
 
 namespace lazyplug {
 

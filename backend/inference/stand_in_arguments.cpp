@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "backend/execution/lazy_storage.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

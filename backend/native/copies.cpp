@@ -11,8 +11,8 @@
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
 #include "device/runtime.h"
-#include "lowering/execution_guard.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
+#include "lowering/execution/execution_guard.h"
 
 namespace lazyplug::native {
 namespace {

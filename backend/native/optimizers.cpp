@@ -15,9 +15,9 @@
 #include "backend/recording/tracer.h"
 #include "common/config.h"
 #include "common/small_set.h"
-#include "lowering/optimizer_programs.h"
+#include "lowering/calls/optimizer_programs.h"
+#include "lowering/calls/runtime_ops.h"
 #include "lowering/passes/pass.h"
-#include "lowering/tile_kernel.h"
 
 namespace lazyplug::native {
 namespace {

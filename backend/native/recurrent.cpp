@@ -10,7 +10,7 @@
 
 #include "backend/native/kernels.h"
 #include "device/runtime.h"
-#include "lowering/recurrent_cells.h"
+#include "lowering/calls/recurrent_cells.h"
 
 namespace lazyplug::native {
 namespace {

@@ -60,7 +60,7 @@ run_recurrent_layers(const Recurrent& network, at::Tensor input, const Recurrent
 // PyTorch asks devices for fused cells, step by step. On the CPU it multiplies the inputs of all steps at once, and
 // makes cells of ops that round, and can be differentiated, as what they are. These networks do as it does on the CPU,
 // op by op; but a cell whose functions are this package's own anyway, and that is not differentiated forwards, is one
-// op (lowering/recurrent_cells.h).
+// op (lowering/calls/recurrent_cells.h).
 //
 // Whether they can: nothing is missing or elsewhere, about which PyTorch's own kernel complains.
 bool can_run_recurrent(const Recurrent& network, const at::Tensor& input, const RecurrentState& state);

@@ -4,10 +4,10 @@
 #include <array>
 
 #include "backend/native/kernels.h"
-#include "lowering/recurrent_cells.h"
+#include "lowering/calls/recurrent_cells.h"
 
 // PyTorch's LSTMCell and GRUCell ask an accelerator for fused cells, which have no
-// CPU kernels. Here they are one op each (lowering/recurrent_cells.h, which says what
+// CPU kernels. Here they are one op each (lowering/calls/recurrent_cells.h, which says what
 // workspaces hold); or, where that does not compute them, ops that round as the CPU's
 // cells do.
 //

@@ -7,7 +7,7 @@
 
 #include "backend/execution/device_context.h"
 #include "backend/ops/non_strided_tensors.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
 namespace {

@@ -15,10 +15,10 @@
 #include "common/parsed_flag.h"
 #include "device/generator.h"
 #include "device/runtime.h"
-#include "lowering/interpreter.h"
-#include "lowering/light_calls.h"
-#include "lowering/random_fill.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/light_calls.h"
+#include "lowering/calls/random_fill.h"
+#include "lowering/calls/runtime_ops.h"
+#include "lowering/execution/interpreter.h"
 
 namespace lazyplug {
 namespace {

@@ -6,9 +6,9 @@
 #include "backend/recording/cpu_tensors.h"
 #include "common/running_op.h"
 #include "device/cpu_allocator.h"
-#include "lowering/execution_guard.h"
+#include "lowering/calls/small_calls.h"
+#include "lowering/execution/execution_guard.h"
 #include "lowering/ir/op_info.h"
-#include "lowering/small_calls.h"
 
 namespace lazyplug {
 

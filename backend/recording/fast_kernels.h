@@ -19,9 +19,9 @@
 #include "backend/ops/op_table.h"
 #include "backend/recording/fallback.h"
 #include "backend/recording/tracer.h"
+#include "lowering/calls/light_calls.h"
+#include "lowering/calls/make_small_calls.h"
 #include "lowering/fusion/pointwise_ops.h"
-#include "lowering/light_calls.h"
-#include "lowering/make_small_calls.h"
 
 // The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
 namespace lazyplug::fast_kernels {

@@ -9,7 +9,7 @@
 #include "backend/execution/lazy_storage.h"
 #include "backend/ops/op_registry.h"
 #include "backend/recording/fallback.h"
-#include "lowering/warnings.h"
+#include "lowering/execution/warnings.h"
 
 namespace lazyplug {
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/pointwise.h"
+#include "lowering/fusion/fusible_calls.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/narrow_floats.h"
 
@@ -19,135 +20,6 @@ bool is_real(const c10::IValue& number) {
 
 bool is_one(const c10::IValue& number) {
   return number.isInt() ? number.toInt() == 1 : number.toDouble() == 1;
-}
-
-// The dtype in which operands are compared, or computed in place, if that is the one of a tensor that is no number.
-c10::ScalarType promoted_dtype(const Signature& signature) {
-  c10::ScalarType result = c10::ScalarType::Undefined;
-  bool has_dims = false;
-  for (const Geometry& operand : signature.operands) {
-    const bool is_first_kind = !operand.sizes.empty();
-    if (operand.wrapped_number || (has_dims && !is_first_kind)) {
-      continue;
-    }
-    const bool is_better = result == c10::ScalarType::Undefined || (is_first_kind && !has_dims);
-    result = is_better ? operand.dtype : c10::promoteTypes(result, operand.dtype);
-    has_dims |= is_first_kind;
-  }
-  return result;
-}
-
-bool are_truths(const Signature& signature) {
-  return std::all_of(signature.operands.begin(), signature.operands.end(), [](const Geometry& operand) {
-    return operand.dtype == c10::ScalarType::Bool;
-  });
-}
-
-// The CPU reads it element by element while it is written.
-bool reads_view_of_written(const GraphNode& node) {
-  for (size_t i = 1; i < node.num_operands(); ++i) {
-    if (node.operand(i).view() && node.operand(i).value() == node.operand(0).value()) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Anew, or in place of all of its first operand.
-bool makes_one_value(const GraphNode& node) {
-  const Signature& signature = *node.signature();
-  if (signature.returns.size() != 1 || node.num_outputs() != 1) {
-    return false;
-  }
-  if (signature.written.empty()) {
-    return signature.returns[0].kind == ReturnBinding::Kind::kFresh;
-  }
-  return signature.writes_operand(0) && !node.operand(0).view() && node.operand(0).value().defined() &&
-         !(signature.shares_written && reads_view_of_written(node));
-}
-
-// The results of layer norm: one element for each row but for the first.
-bool makes_norm(const GraphNode& node) {
-  const auto& returns = node.signature()->returns;
-  const auto is_fresh = [](const ReturnBinding& value) { return value.kind == ReturnBinding::Kind::kFresh; };
-  const Geometry& result = node.layout_of(0);
-  if (returns.size() != 3 || node.num_outputs() != 3 || !std::all_of(returns.begin(), returns.end(), is_fresh) ||
-      result.sizes.empty()) {
-    return false;
-  }
-  c10::DimVector sizes = result.sizes;
-  sizes.back() = 1;
-  const Geometry of_rows = Geometry::contiguous(c10::ScalarType::Float, sizes);
-  return node.layout_of(1) == of_rows && node.layout_of(2) == of_rows;
-}
-
-bool makes_values(const GraphNode& node, const PointwiseOp& op) {
-  return op.is_layer_norm() ? makes_norm(node) : makes_one_value(node);
-}
-
-const Geometry& seen_by(const GraphUse& operand) {
-  return operand.view() ? *operand.view() : operand.value().layout();
-}
-
-std::string_view variant_of(const Signature& signature) {
-  for (const ArgBinding& arg : signature.args) {
-    if (arg.kind == ArgBinding::Kind::kConstant && arg.constant.isString()) {
-      return arg.constant.toStringRef();
-    }
-  }
-  return {};
-}
-
-bool lies_like(const GraphUse& operand, const Geometry& result) {
-  if (!operand.value().defined()) {
-    return false;
-  }
-  const Geometry& seen = seen_by(operand);
-  return seen.dtype == result.dtype && seen.same_memory(result.sizes, result.strides);
-}
-
-bool is_part_for(const PointwiseOp& function, const GraphUse& operand, const Geometry& result) {
-  if (!operand.value().defined() || !result.is_contiguous()) {
-    return false;
-  }
-  const Geometry& seen = seen_by(operand);
-  return seen.dtype == result.dtype && seen.sizes == result.sizes && takes_part(function, seen.sizes, seen.strides);
-}
-
-// The operands after the first: a weight, or none, then a bias, if there is a weight.
-bool are_rows_of(const GraphNode& node, const Geometry& result) {
-  bool lacks_row = false;
-  for (size_t i = 1; i < node.num_operands(); ++i) {
-    const GraphUse& operand = node.operand(i);
-    if (!operand.value().defined()) {
-      lacks_row = true;
-      continue;
-    }
-    const Geometry& seen = seen_by(operand);
-    if (lacks_row || seen.dtype != result.dtype || seen.sizes.size() != 1 || seen.sizes[0] != result.sizes.back() ||
-        seen.strides[0] != 1) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// See find_function(). What writes is not computed here, nor what a pass has made of it.
-bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
-  const Geometry& result = function.kind == PointwiseOp::Kind::kReduces ? seen_by(node.operand(0)) : node.layout_of(0);
-  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float ||
-      !takes_rows(function, result.sizes, result.strides)) {
-    return false;
-  }
-  if (function.is_layer_norm()) {
-    return lies_like(node.operand(0), result) && are_rows_of(node, result);
-  }
-  for (size_t i = 0; i < node.num_operands(); ++i) {
-    if (!lies_like(node.operand(i), result) && !is_part_for(function, node.operand(i), result)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 // Strides for more dimensions: what is missing, and what has one element, is the same for all.
@@ -169,10 +41,8 @@ std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayR
 } // namespace
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
-  const PointwiseOp* function = takes_functions_ ? find_function(node.op(), variant_of(*node.signature())) : nullptr;
-  return function && makes_values(node, *function) && is_computed_here(node, *function)
-             ? function
-             : find_pointwise_op(node.op(), node.signature()->args);
+  const PointwiseOp* function = takes_functions_ ? function_of(node) : nullptr;
+  return function ? function : find_pointwise_op(node.op(), node.signature()->args);
 }
 
 bool PointwiseGroup::add(GraphNode& node) {
@@ -194,8 +64,8 @@ bool PointwiseGroup::add(GraphNode& node) {
     steps_of_.pop_back();
   }
   steps_.resize(num_steps);
-  for (Step& step : steps_) {
-    step.spread = step.spread < num_steps ? step.spread : kNoStep;
+  for (GroupStep& step : steps_) {
+    step.spread = step.spread < num_steps ? step.spread : GroupStep::kNone;
   }
   inputs_.resize(num_inputs);
   numbers_.resize(num_numbers);
@@ -216,17 +86,17 @@ bool PointwiseGroup::fits() const {
   return program(outputs()).num_slots * ((row_bytes + kAlignment - 1) / kAlignment * kAlignment) <= kernels::kTileBytes;
 }
 
-uint32_t PointwiseGroup::add_step(Step step) {
+uint32_t PointwiseGroup::add_step(GroupStep step) {
   steps_.push_back(std::move(step));
   return static_cast<uint32_t>(steps_.size() - 1);
 }
 
 // For all elements of the row, if it is one for each.
-PointwiseGroup::Source PointwiseGroup::spread(Source source) {
+GroupStep::Source PointwiseGroup::spread(GroupStep::Source source) {
   if (source.is_input || !steps_[source.index].makes_one()) {
     return source;
   }
-  if (steps_[source.index].spread == kNoStep) {
+  if (steps_[source.index].spread == GroupStep::kNone) {
     const uint32_t spread = add_step({Opcode::kSpread, {source}, {}});
     steps_[source.index].spread = spread;
   }
@@ -240,7 +110,7 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   if (signature.args.size() != std::strlen(op.args) || has_odd_mask || !has_layout(node, op)) {
     return false;
   }
-  Step step{op.opcode, {}, {}};
+  GroupStep step{op.opcode, {}, {}};
   step.is_for_row = is_for_row_;
   step.opcode = opcode_of(op);
   size_t operand = 0;
@@ -287,7 +157,7 @@ bool PointwiseGroup::can_compute(const PointwiseOp& op, Opcode opcode) const {
 }
 
 // What the step makes, in the dtype of its call.
-uint32_t PointwiseGroup::add_narrowed(Step step) {
+uint32_t PointwiseGroup::add_narrowed(GroupStep step) {
   const bool is_truth = kernels::is_comparison(step.opcode) || step.opcode == Opcode::kNot;
   const bool is_narrow = kernels::is_narrow_float(call_dtype_) && !is_truth && !needs_no_rounding(step.opcode);
   const uint32_t wide = add_step(std::move(step));
@@ -299,26 +169,26 @@ uint32_t PointwiseGroup::add_narrowed(Step step) {
   return result;
 }
 
-uint32_t PointwiseGroup::add_rounding(Source source) {
-  Step rounds{narrowing(call_dtype_), {source}, {}};
+uint32_t PointwiseGroup::add_rounding(GroupStep::Source source) {
+  GroupStep rounds{narrowing(call_dtype_), {source}, {}};
   rounds.is_for_row = is_for_row_;
   return add_step(std::move(rounds));
 }
 
 // Its sources are the input, and the weight and the bias if there are such. All results depend on all of them.
-void PointwiseGroup::add_layer_norm(Step step) {
+void PointwiseGroup::add_layer_norm(GroupStep step) {
   const auto& given = step.sources;
   const auto parameter = [&](size_t i) { return given.size() > i ? std::optional(given[i]) : std::nullopt; };
-  const auto add = [&](Opcode opcode, std::initializer_list<Source> sources) {
+  const auto add = [&](Opcode opcode, std::initializer_list<GroupStep::Source> sources) {
     const bool takes_number = kernels::takes_number(opcode);
-    Step next{opcode, sources, {given.begin(), given.end()}};
+    GroupStep next{opcode, sources, {given.begin(), given.end()}};
     next.number = takes_number ? step.number : uint8_t{0};
     next.num_numbers = takes_number ? 1 : 0;
-    return Source{false, add_step(std::move(next))};
+    return GroupStep::Source{false, add_step(std::move(next))};
   };
   const auto results = lazyplug::add_layer_norm(given[0], parameter(1), parameter(2), add);
   auto& steps = steps_of_.emplace_back();
-  for (const Source& result : results) {
+  for (const GroupStep::Source& result : results) {
     steps.push_back(result.index);
   }
   if (given.size() > 1) {
@@ -326,7 +196,7 @@ void PointwiseGroup::add_layer_norm(Step step) {
   }
 }
 
-bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
+bool PointwiseGroup::add_source(const GraphUse& operand, char arg, GroupStep& step) {
   if (arg == 'o' && !operand.value().defined()) {
     return true;
   }
@@ -334,7 +204,7 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
   auto source = is_tensor ? find_source(operand) : std::nullopt;
   if (source) {
     if (kernels::is_narrow_float(call_dtype_) && seen_by(operand).wrapped_number && casts_number(step)) {
-      source = Source{false, add_rounding(*source)};
+      source = GroupStep::Source{false, add_rounding(*source)};
     }
     arg == '.' ? step.unread.push_back(*source) : step.sources.push_back(*source);
   }
@@ -343,7 +213,7 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, Step& step) {
 
 // Whether the operand has the dtype of the call, or what it holds is the same in that; of wider ones, the CPU's kernels
 // cast some operands before they compute, and others not.
-bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const Step& step) const {
+bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const GroupStep& step) const {
   if (!operand.value().defined()) {
     return false;
   }
@@ -356,13 +226,13 @@ bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const Step& step) 
 }
 
 // Whether the CPU's kernels cast a number, the next source, to the dtype of the call before they compute.
-bool PointwiseGroup::casts_number(const Step& step) {
+bool PointwiseGroup::casts_number(const GroupStep& step) {
   const bool is_factor = step.opcode == Opcode::kMul || step.opcode == Opcode::kDiv;
   return !is_factor || step.sources.empty();
 }
 
 // The step's own number, or its next input, which another step makes.
-bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
+bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
   if (arg == 'p') {
     const auto opcode = power_opcode(graph_->scalars()[scalar]);
     step.opcode = opcode.value_or(step.opcode);
@@ -378,7 +248,7 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
   if (arg == 's') {
     step.number = step.num_numbers++ == 0 ? place : step.number;
   } else {
-    Step number{Opcode::kNumber, {}, {}, place, 1};
+    GroupStep number{Opcode::kNumber, {}, {}, place, 1};
     number.is_for_row = is_for_row_;
     // PyTorch's mul_ multiplies such a number by the tensor.
     const bool is_cast = casts_number(step) || (is_in_place_ && step.opcode == Opcode::kMul);
@@ -390,7 +260,7 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, Step& step) {
 // Where the second operand is one number for a row, the CPU's compiler takes its product out of the loop over elements,
 // but not of that over vectors, so that some elements are rounded once and others twice. Those of narrow floats always
 // are.
-bool PointwiseGroup::rounds_by_place(const Step& step) const {
+bool PointwiseGroup::rounds_by_place(const GroupStep& step) const {
   if (is_of_integers()) {
     return false;
   }
@@ -492,13 +362,13 @@ bool PointwiseGroup::reads_row(const GraphNode& node) const {
   return false;
 }
 
-std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse& operand) {
+std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& operand) {
   const GraphValue value = operand.value();
   if (!value.defined()) {
     return std::nullopt;
   }
   if (contains(value.node)) {
-    const Source source{false, step_of(value)};
+    const GroupStep::Source source{false, step_of(value)};
     const bool makes_one = steps_[source.index].makes_one();
     const bool is_squeezed = makes_one && value.layout().sizes.size() != layout_.sizes.size();
     if (operand.view() || is_squeezed || (is_for_row_ && !makes_one)) {
@@ -520,14 +390,14 @@ std::optional<PointwiseGroup::Source> PointwiseGroup::find_source(const GraphUse
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].offset_scalar == offset_scalar &&
         inputs_[i].strides == *strides) {
-      return Source{true, i};
+      return GroupStep::Source{true, i};
     }
   }
   if (is_torn(layout_.sizes, layout_.strides, {seen.offset, *strides})) {
     return std::nullopt;
   }
   inputs_.push_back({value, seen.offset, offset_scalar, *strides});
-  return Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
+  return GroupStep::Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
 }
 
 size_t PointwiseGroup::index_of(const GraphNode* node) const {
@@ -564,7 +434,7 @@ bool PointwiseGroup::has_outputs() const {
 
 std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
   std::vector<Output> outputs;
-  const auto inputs_of_steps = this->inputs_of_steps();
+  const auto inputs_of = inputs_of_steps(steps_, inputs_.size());
   for (GraphNode* node : nodes_) {
     for (uint32_t i = 0; i < node->num_outputs(); ++i) {
       if (!is_read_outside(*node, i)) {
@@ -574,29 +444,13 @@ std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
       const uint32_t step = step_of(output.value);
       output.is_for_row = steps_[step].makes_one();
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
-        if (inputs_of_steps[step][input]) {
+        if (inputs_of[step][input]) {
           output.inputs.push_back(input);
         }
       }
     }
   }
   return outputs;
-}
-
-std::vector<std::vector<bool>> PointwiseGroup::inputs_of_steps() const {
-  std::vector<std::vector<bool>> result;
-  for (const Step& step : steps_) {
-    std::vector<bool> inputs(inputs_.size());
-    for (const auto& sources : {c10::ArrayRef<Source>(step.sources), c10::ArrayRef<Source>(step.unread)}) {
-      for (const auto [is_input, index] : sources) {
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          inputs[i] = inputs[i] || (is_input ? i == index : result[index][i]);
-        }
-      }
-    }
-    result.push_back(std::move(inputs));
-  }
-  return result;
 }
 
 // Perhaps by others before it.
@@ -613,70 +467,12 @@ std::optional<uint32_t> PointwiseGroup::written_input(const GraphNode& node) con
   return input == inputs_.end() ? std::nullopt : std::optional<uint32_t>(input - inputs_.begin());
 }
 
-// By step: the last one that reads what it makes.
-std::vector<size_t> PointwiseGroup::last_reads() const {
-  std::vector<size_t> result(steps_.size(), 0);
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const Source& source : steps_[i].sources) {
-      if (!source.is_input) {
-        result[source.index] = i;
-      }
-    }
-  }
-  return result;
-}
-
-// By step: where it puts what it makes, slots after `first_free` as long as somebody needs it.
-std::vector<kernels::Slot> PointwiseGroup::place_results(size_t first_free, const std::vector<Output>& outputs) const {
-  std::vector<std::optional<kernels::Slot>> slots(steps_.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    slots[step_of(outputs[i].value)] = static_cast<kernels::Slot>(inputs_.size() + i);
-  }
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!slots[i] && steps_[i].place_of != kNoStep) {
-      slots[i] = slots[steps_[i].place_of];
-    }
-  }
-  const auto last_read = last_reads();
-  auto next = static_cast<kernels::Slot>(first_free);
-  std::vector<kernels::Slot> free;
-  std::vector<kernels::Slot> result;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const auto [is_input, index] : steps_[i].sources) {
-      const bool is_over = !is_input && last_read[index] == i && *slots[index] >= first_free;
-      if (is_over && std::find(free.begin(), free.end(), *slots[index]) == free.end()) { // not twice
-        free.push_back(*slots[index]);
-      }
-    }
-    if (!slots[i]) {
-      slots[i] = free.empty() ? next++ : free.back();
-      free.resize(free.empty() ? 0 : free.size() - 1);
-    }
-    result.push_back(*slots[i]);
-  }
-  return result;
-}
-
 kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) const {
-  kernels::Program program;
-  program.dtype = layout_.dtype;
-  program.num_memory = static_cast<uint8_t>(inputs_.size() + outputs.size());
-  program.num_slots = program.num_memory;
-  program.num_numbers = static_cast<uint8_t>(numbers_.size());
-  const auto slots = place_results(program.num_memory, outputs);
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    kernels::Instruction& instruction =
-        program.instructions.emplace_back(kernels::Instruction{steps_[i].opcode, slots[i]});
-    instruction.is_for_row = steps_[i].is_for_row;
-    instruction.number = steps_[i].number;
-    instruction.second_number = steps_[i].num_numbers > 1 ? steps_[i].number + 1 : 0;
-    for (size_t j = 0; j < steps_[i].sources.size(); ++j) {
-      const auto [is_input, index] = steps_[i].sources[j];
-      instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : slots[index];
-    }
-    program.num_slots = std::max<uint8_t>(program.num_slots, slots[i] + 1);
+  std::vector<uint32_t> made;
+  for (const Output& output : outputs) {
+    made.push_back(step_of(output.value));
   }
-  return program;
+  return make_program(steps_, {layout_.dtype, inputs_.size(), numbers_.size()}, made);
 }
 
 } // namespace lazyplug

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/pointwise.h"
+#include "lowering/fusion/group_steps.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/ir/graph.h"
 
@@ -78,27 +79,6 @@ class PointwiseGroup {
   kernels::Program program(const std::vector<Output>& outputs) const;
 
  private:
-  // What an instruction reads: an input, or what another instruction has made.
-  struct Source {
-    bool is_input;
-    uint32_t index;
-  };
-  struct Step {
-    kernels::Opcode opcode;
-    c10::SmallVector<Source, 3> sources;
-    c10::SmallVector<Source, 1> unread; // sources whose values do not matter
-    uint8_t number = 0;                 // the first of them
-    uint8_t num_numbers = 0;
-    bool is_for_row = false;     // see Instruction
-    uint32_t place_of = kNoStep; // the only step that reads what this one makes, and may put its result there
-    uint32_t spread = kNoStep;   // the step that spreads its result over the row
-
-    bool makes_one() const {
-      return is_for_row || kernels::reduces_rows(opcode);
-    }
-  };
-  static constexpr uint32_t kNoStep = UINT32_MAX;
-
   const PointwiseOp* find_row(const GraphNode& node) const;
   bool add_call(GraphNode& node, const PointwiseOp& op);
   bool is_of_integers() const {
@@ -114,25 +94,22 @@ class PointwiseGroup {
   uint32_t step_of(GraphValue value) const {
     return steps_of_[index_of(value.node)][value.output];
   }
-  uint32_t add_step(Step step);
+  uint32_t add_step(GroupStep step);
   kernels::Opcode opcode_of(const PointwiseOp& op) const;
   bool can_compute(const PointwiseOp& op, kernels::Opcode opcode) const;
-  bool reads_its_dtype(const GraphUse& operand, const Step& step) const;
-  static bool casts_number(const Step& step);
-  uint32_t add_narrowed(Step step);
-  uint32_t add_rounding(Source source);
-  void add_layer_norm(Step step);
-  Source spread(Source source);
-  bool rounds_by_place(const Step& step) const;
+  bool reads_its_dtype(const GraphUse& operand, const GroupStep& step) const;
+  static bool casts_number(const GroupStep& step);
+  uint32_t add_narrowed(GroupStep step);
+  uint32_t add_rounding(GroupStep::Source source);
+  void add_layer_norm(GroupStep step);
+  GroupStep::Source spread(GroupStep::Source source);
+  bool rounds_by_place(const GroupStep& step) const;
   // `arg` is a character of PointwiseOp::args.
-  bool add_source(const GraphUse& operand, char arg, Step& step);
-  bool add_number(uint32_t scalar, char arg, Step& step);
-  std::optional<Source> find_source(const GraphUse& operand);
+  bool add_source(const GraphUse& operand, char arg, GroupStep& step);
+  bool add_number(uint32_t scalar, char arg, GroupStep& step);
+  std::optional<GroupStep::Source> find_source(const GraphUse& operand);
   bool is_read_outside(const GraphNode& node, uint32_t output) const;
   std::optional<uint32_t> written_input(const GraphNode& node) const;
-  std::vector<std::vector<bool>> inputs_of_steps() const;
-  std::vector<size_t> last_reads() const;
-  std::vector<kernels::Slot> place_results(size_t first_free, const std::vector<Output>& outputs) const;
 
   const Graph* graph_;
   bool takes_functions_;
@@ -146,7 +123,7 @@ class PointwiseGroup {
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
   std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it
-  std::vector<Step> steps_;
+  std::vector<GroupStep> steps_;
   std::vector<Input> inputs_;
   std::vector<uint32_t> numbers_;
 };

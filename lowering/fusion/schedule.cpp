@@ -142,7 +142,7 @@ class Scheduler {
     if (!group->has_outputs()) {
       return; // dead code that has not been removed
     }
-    // A small sum that stands alone has a kernel that takes less: lowering/sum_kernel.h.
+    // A small sum that stands alone has a kernel that takes less: lowering/nodes/sum_kernel.h.
     const bool is_small = takes_functions_ && group->layout().numel() <= kMaxAlone && !group->has_rows();
     const bool may_be_alone = takes_all_ || group->has_functions() || is_small;
     const bool is_node = group->nodes().size() == 1 && !may_be_alone;

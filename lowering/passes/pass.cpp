@@ -32,7 +32,7 @@ constexpr Pass kPasses[] = {
 };
 
 bool is_pass(std::string_view name) {
-  // What can be left out, though it is no change of a graph: see LoweringContext and TorchScriptComputation.
+  // What can be left out, though it is no change of a graph: see LoweringContext and Instruction::donors.
   return name == "fusion" || name == "foreach_groups" || name == "destinations" ||
          std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; });
 }

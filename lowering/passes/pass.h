@@ -16,7 +16,7 @@ struct Pass {
 c10::ArrayRef<Pass> passes();
 
 // Whether the flag `disabled_passes` does not name it. Besides those above there are "fusion" and
-// "foreach_groups", see LoweringContext, and "destinations", see TorchScriptComputation. Of names that no pass has, a
+// "foreach_groups", see LoweringContext, and "destinations", see Instruction::donors. Of names that no pass has, a
 // warning is written.
 bool is_pass_enabled(std::string_view name);
 

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "lowering/node_attributes.h"
+#include "lowering/nodes/node_attributes.h"
 #include "test/cpp/lowering/programs.h"
 
 namespace lazyplug {

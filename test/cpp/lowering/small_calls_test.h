@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/config.h"
-#include "lowering/function_kernel.h"
-#include "lowering/make_small_calls.h"
+#include "lowering/calls/function_kernel.h"
+#include "lowering/calls/make_small_calls.h"
 #include "test/cpp/common/scoped_flag.h"
 #include "test/cpp/lowering/programs.h"
 

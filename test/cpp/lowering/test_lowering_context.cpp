@@ -1,9 +1,9 @@
 #include "lowering/lowering_context.h"
 
-#include "lowering/node_attributes.h"
+#include "lowering/execution/torchscript_computation.h"
+#include "lowering/execution/verify_torchscript.h"
+#include "lowering/nodes/node_attributes.h"
 #include "lowering/passes/dead_code.h"
-#include "lowering/torchscript_computation.h"
-#include "lowering/verify_torchscript.h"
 #include "test/cpp/common/scoped_flag.h"
 #include "test/cpp/lowering/programs.h"
 

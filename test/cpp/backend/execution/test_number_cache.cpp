@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "backend/api/cached_run.h"
-#include "lowering/runtime_ops.h"
+#include "lowering/calls/runtime_ops.h"
 #include "test/cpp/backend/backend_test.h"
 #include "test/cpp/backend/test_ops.h"
 #include "test/cpp/lowering/programs.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "common/intra_op_threads.h"
-#include "lowering/light_calls.h"
+#include "lowering/calls/light_calls.h"
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {

@@ -1,7 +1,7 @@
 #include "lowering/ir/parse.h"
 
+#include "lowering/execution/torchscript_computation.h"
 #include "lowering/lowering_context.h"
-#include "lowering/torchscript_computation.h"
 #include "test/cpp/lowering/graph_text.h"
 
 namespace lazyplug {

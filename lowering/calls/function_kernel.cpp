@@ -1,0 +1,229 @@
+#include "lowering/calls/function_kernel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "kernels/pointwise.h"
+#include "lowering/calls/norm_gradient_kernel.h"
+#include "lowering/calls/program_numbers.h"
+#include "lowering/fusion/layer_norm.h"
+#include "lowering/fusion/pointwise_ops.h"
+#include "lowering/ir/geometry.h"
+
+namespace lazyplug {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+std::string_view variant_of(Arguments arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isString()) {
+      return argument.toStringRef();
+    }
+  }
+  return {};
+}
+
+// Of the arguments, if all are as they must be.
+struct Operands {
+  const PointwiseOp& function;
+  c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
+  Geometry result;                         // as the first one, without gaps
+  c10::SmallVector<double, 2> numbers;
+  size_t num_rows = 0; // that are like one
+  bool keeps_dim = false;
+  bool lacks_row = false;
+
+  bool add(char arg, const c10::IValue& argument) {
+    if (arg == 't' && is_computable(argument)) {
+      tensors.push_back(argument.toTensor());
+      return true;
+    }
+    if (arg == 's') {
+      const auto number = real_number(argument);
+      numbers.push_back(number.value_or(0));
+      return number && !overflows_float(*number);
+    }
+    if (arg == 'o') {
+      return add_row(argument);
+    }
+    keeps_dim |= arg == 'k' && argument.isBool() && argument.toBool();
+    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, tensors[0].sizes()));
+  }
+
+ private:
+  bool is_computable(const c10::IValue& argument) {
+    if (!argument.isTensor() || !argument.toTensor().defined() || !is_plain_float(argument.toTensor())) {
+      return false;
+    }
+    const at::Tensor& tensor = argument.toTensor();
+    const bool is_dense = tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
+    if (!is_dense && !takes_part(function, tensor.sizes(), tensor.strides())) {
+      return false;
+    }
+    if (tensors.empty()) {
+      result = Geometry::contiguous(at::kFloat, tensor.sizes());
+      result.strides = is_dense ? c10::DimVector(tensor.strides()) : result.strides;
+    }
+    return is_dense ? result.same_memory(tensor.sizes(), tensor.strides())
+                    : result.sizes == tensor.sizes() && result.is_contiguous();
+  }
+
+  // A weight, or none, then a bias, if there is a weight.
+  bool add_row(const c10::IValue& argument) {
+    if (!argument.isTensor() || !argument.toTensor().defined()) {
+      lacks_row = true;
+      return true;
+    }
+    const at::Tensor& row = argument.toTensor();
+    const auto sizes = tensors[0].sizes();
+    if (lacks_row || !is_plain_float(row) || row.dim() != 1 || sizes.empty() || row.size(0) != sizes.back() ||
+        row.stride(0) != 1) {
+      return false;
+    }
+    tensors.push_back(row);
+    ++num_rows;
+    return true;
+  }
+};
+
+// The slots are the operands, then the results.
+void run(std::vector<kernels::Instruction> instructions, const Operands& operands, c10::ArrayRef<at::Tensor> results) {
+  const auto num_slots = static_cast<uint8_t>(operands.tensors.size() + results.size());
+  const kernels::Program program{
+      at::kFloat,
+      num_slots,
+      num_slots,
+      static_cast<uint8_t>(operands.numbers.size()),
+      std::move(instructions)};
+  std::vector<kernels::PointwiseSpace::Input> inputs;
+  c10::SmallVector<kernels::Memory, 6> memory;
+  const at::Tensor& first = operands.tensors[0];
+  for (size_t i = 0; i < operands.tensors.size(); ++i) {
+    const at::Tensor& tensor = operands.tensors[i];
+    c10::DimVector strides(first.dim(), 0);
+    if (i + operands.num_rows < operands.tensors.size()) {
+      strides = c10::DimVector(tensor.strides());
+    } else {
+      strides.back() = 1;
+    }
+    inputs.push_back({0, std::move(strides)});
+    memory.push_back({const_cast<void*>(tensor.const_data_ptr()), at::kFloat});
+  }
+  for (const at::Tensor& result : results) {
+    memory.push_back({result.mutable_data_ptr(), at::kFloat});
+  }
+  const kernels::PointwiseSpace space(first.sizes(), operands.result.strides, inputs);
+  kernels::run(program, space, memory, operands.numbers.data());
+}
+
+at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
+  const at::Tensor& first = operands.tensors[0];
+  if (!kernels::reduces_rows(opcode)) {
+    return at::detail::empty_strided_cpu(
+        first.sizes(),
+        strides_of_result(first.sizes(), operands.result.strides),
+        at::kFloat);
+  }
+  c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
+  if (operands.keeps_dim) {
+    sizes.push_back(1);
+  }
+  return at::detail::empty_cpu(sizes, at::kFloat);
+}
+
+at::Tensor compute(kernels::Opcode opcode, const Operands& operands) {
+  at::Tensor result = make_result(opcode, operands);
+  run({{opcode, static_cast<uint8_t>(operands.tensors.size()), {0, 1, 2}, 0, 1}}, operands, result);
+  return result;
+}
+
+std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
+  using kernels::Instruction;
+  using kernels::Opcode;
+  using kernels::Slot;
+  const at::Tensor& first = operands.tensors[0];
+  c10::DimVector sizes(first.sizes());
+  sizes.back() = 1;
+  const auto make = [](c10::IntArrayRef sizes) -> at::Tensor { return at::detail::empty_cpu(sizes, at::kFloat); };
+  const std::vector<at::Tensor> results{make(first.sizes()), make(sizes), make(sizes)};
+  const auto result = static_cast<Slot>(operands.tensors.size());
+  std::vector<Instruction> instructions;
+  const auto add = [&](Opcode opcode, std::initializer_list<Slot> sources) {
+    const auto makes = opcode == Opcode::kRowCenter ? result + 1 : opcode == Opcode::kRowRstd ? result + 2 : result;
+    Instruction& next = instructions.emplace_back(Instruction{opcode, static_cast<Slot>(makes)});
+    std::copy(sources.begin(), sources.end(), next.inputs);
+    return next.out;
+  };
+  const auto parameter = [&](Slot slot) { return slot < result ? std::optional(slot) : std::nullopt; };
+  add_layer_norm(Slot{0}, parameter(1), parameter(2), add);
+  run(std::move(instructions), operands, results);
+  return results;
+}
+
+// Of each tensor, if all are as they must be.
+std::optional<c10::List<at::Tensor>> compute_list(const PointwiseOp& row, const c10::IValue& tensors) {
+  c10::List<at::Tensor> results;
+  for (const c10::IValue& tensor : tensors.toListRef()) {
+    Operands operands{row};
+    if (!operands.add('t', tensor)) {
+      return std::nullopt;
+    }
+    results.push_back(compute(row.opcode, operands));
+  }
+  return results;
+}
+
+// Empty: the call is none that is computed here.
+std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
+  if (row.args[0] == 'l') {
+    auto results = compute_list(row, arguments[0]);
+    return results ? std::vector<c10::IValue>{std::move(*results)} : std::vector<c10::IValue>();
+  }
+  Operands operands{row};
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!operands.add(row.args[i], arguments[i])) {
+      return {};
+    }
+  }
+  const at::Tensor& first = operands.tensors[0];
+  // There is nothing to compute of an empty one, and PyTorch's kernel gives it other strides.
+  if (first.numel() == 0 || !takes_rows(row, first.sizes(), first.strides())) {
+    return {};
+  }
+  if (row.is_layer_norm()) {
+    const auto results = compute_layer_norm(operands);
+    return {results.begin(), results.end()};
+  }
+  return {compute(row.opcode, operands)};
+}
+
+} // namespace
+
+bool is_function_here(const OpInfo& op) {
+  return computes_functions() && (is_function(op) || is_norm_gradient(op));
+}
+
+bool run_function(const OpInfo& op, c10::Stack& stack) {
+  if (!is_function_here(op)) {
+    return false;
+  }
+  if (is_norm_gradient(op)) {
+    return run_norm_gradient(stack);
+  }
+  const Arguments arguments = torch::jit::last(stack, op.num_args());
+  const PointwiseOp* row = find_function(op, variant_of(arguments));
+  auto results = row ? compute(*row, arguments) : std::vector<c10::IValue>();
+  if (results.empty()) {
+    return false;
+  }
+  torch::jit::drop(stack, op.num_args());
+  stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
+  return true;
+}
+
+} // namespace lazyplug

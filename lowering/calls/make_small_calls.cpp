@@ -1,0 +1,174 @@
+#include "lowering/calls/make_small_calls.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include "kernels/product.h"
+#include "lowering/calls/light_calls.h"
+#include "lowering/calls/program_numbers.h"
+#include "lowering/calls/small_extreme.h"
+#include "lowering/calls/small_pointwise.h"
+#include "lowering/calls/small_product.h"
+#include "lowering/calls/small_sum.h"
+
+namespace lazyplug {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+using MemoryOf = SmallCalls::MemoryOf;
+
+// ---- products ----
+
+class SmallProducts final : public SmallCalls {
+ public:
+  explicit SmallProducts(const OpInfo& op) : op_(op), adds_(op.first_factor() == 1) {}
+
+ private:
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* bias = adds_ ? plain_tensor(arguments[0]) : nullptr;
+    const auto* a = plain_tensor(arguments[adds_ ? 1 : 0]);
+    const auto* b = plain_tensor(arguments[adds_ ? 2 : 1]);
+    const auto beta = adds_ ? real_number(arguments[3]) : 0;
+    const auto alpha = adds_ ? real_number(arguments[4]) : 1;
+    if (!a || !b || a->dim() != 2 || b->dim() != 2 || (adds_ && !bias) || !beta || !alpha) {
+      return {};
+    }
+    const Geometry first = Geometry::of(*a);
+    const Geometry second = Geometry::of(*b);
+    const Geometry result = Geometry::contiguous(first.dtype, {first.sizes[0], second.sizes[1]});
+    const auto added = adds_ ? std::optional(Geometry::of(*bias)) : std::nullopt;
+    const auto product = SmallProduct::plan(added ? &*added : nullptr, first, second, result);
+    if (!product || !product->goes(*alpha, *beta)) {
+      return {};
+    }
+    const void* first_memory = memory_of(*a, /*written=*/false);
+    const void* second_memory = memory_of(*b, /*written=*/false);
+    const void* bias_memory = adds_ ? memory_of(*bias, /*written=*/false) : nullptr;
+    const ThreadsOfCall threads(op_, arguments); // not before: what is waited for has its own number
+    return first_memory && second_memory && (!adds_ || bias_memory)
+               ? product->run(*alpha, first_memory, second_memory, bias_memory)
+               : at::Tensor();
+  }
+
+  const OpInfo& op_;
+  const bool adds_;
+};
+
+class SmallDots final : public SmallCalls {
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* a = plain_tensor(arguments[0]);
+    const auto* b = plain_tensor(arguments[1]);
+    if (!a || !b || a->dim() != 1 || b->dim() != 1 || a->dtype() != b->dtype() || a->sizes() != b->sizes() ||
+        a->numel() == 0 || a->numel() > kMaxElements) {
+      return {};
+    }
+    const auto dtype = c10::typeMetaToScalarType(a->dtype());
+    if (!kernels::has_dot(dtype)) {
+      return {};
+    }
+    const void* first = memory_of(*a, /*written=*/false);
+    const void* second = memory_of(*b, /*written=*/false);
+    if (!first || !second) {
+      return {};
+    }
+    at::Tensor result = at::detail::empty_cpu({}, dtype);
+    kernels::dot(dtype, a->numel(), first, a->strides()[0], second, b->strides()[0], result.mutable_data_ptr());
+    return result;
+  }
+};
+
+class SmallVectorProducts final : public SmallCalls {
+ public:
+  explicit SmallVectorProducts(const OpInfo& op) : op_(op) {}
+
+ private:
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* a = plain_tensor(arguments[0]);
+    const auto* x = plain_tensor(arguments[1]);
+    if (!a || !x) {
+      return {};
+    }
+    const auto product = plan_vector_product(Geometry::of(*a), Geometry::of(*x));
+    const void* matrix = product ? memory_of(*a, /*written=*/false) : nullptr;
+    const void* vector = product ? memory_of(*x, /*written=*/false) : nullptr;
+    const ThreadsOfCall threads(op_, arguments);
+    return matrix && vector ? run_vector_product(*product, matrix, vector) : at::Tensor();
+  }
+
+  const OpInfo& op_;
+};
+
+// ---- sums ----
+
+class SmallSums final : public SmallCalls {
+ public:
+  explicit SmallSums(const SmallSum::Op& op) : op_(op) {}
+
+ private:
+  // (self, dtype), or after an order, if there is one, (dim, keepdim, dtype).
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    if (!self || self->numel() > kMaxElements || !arguments.back().isNone() || !SmallSum::makes_it(op_, arguments[1])) {
+      return {};
+    }
+    const Geometry input = Geometry::of(*self);
+    const auto sum = SmallSum::plan(op_.makes, input, op_.dims != 0 ? arguments[op_.dims] : c10::IValue());
+    const void* memory = sum ? memory_of(*self, /*written=*/false) : nullptr;
+    if (!memory) {
+      return {};
+    }
+    const bool keeps_dims = op_.dims != 0 && arguments[op_.dims + 1].toBool();
+    at::Tensor result = at::detail::empty_cpu(sum->result_sizes(input.sizes, keeps_dims), input.dtype);
+    sum->run(memory, result.mutable_data_ptr());
+    return result;
+  }
+
+  const SmallSum::Op& op_;
+};
+
+// ---- searches ----
+
+class SmallSearches final : public SmallCalls {
+ public:
+  explicit SmallSearches(const SmallExtreme::Op& op) : op_(op) {}
+
+ private:
+  // (self), or (self, dim, keepdim).
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    if (!self || self->numel() > kMaxElements) {
+      return {};
+    }
+    const Geometry input = Geometry::of(*self);
+    const bool has_dim = arguments.size() > 1;
+    const auto extreme = SmallExtreme::plan(op_, input, has_dim ? arguments[1] : c10::IValue());
+    const void* memory = extreme ? memory_of(*self, /*written=*/false) : nullptr;
+    return memory ? extreme->run(extreme->result_sizes(input.sizes, has_dim && arguments[2].toBool()), memory)[0]
+                  : at::Tensor();
+  }
+
+  const SmallExtreme::Op& op_;
+};
+
+} // namespace
+
+std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
+  if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
+    return std::make_unique<SmallProducts>(op);
+  }
+  if (op.name() == "aten::mv") {
+    return std::make_unique<SmallVectorProducts>(op);
+  }
+  if (op.name() == "aten::dot") {
+    return std::make_unique<SmallDots>();
+  }
+  if (const auto* sum = SmallSum::find(op)) {
+    return std::make_unique<SmallSums>(*sum);
+  }
+  if (const auto* search = SmallExtreme::find(op); search && op.num_returns() == 1) {
+    return std::make_unique<SmallSearches>(*search);
+  }
+  return make_small_pointwise(op);
+}
+
+} // namespace lazyplug

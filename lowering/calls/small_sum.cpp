@@ -1,0 +1,122 @@
+#include "lowering/calls/small_sum.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "kernels/trial_numbers.h"
+#include "lowering/calls/plain_tensors.h"
+#include "lowering/calls/program_numbers.h"
+
+namespace lazyplug {
+namespace {
+
+// Which dimensions are added up; nothing if some is not there, or is named twice.
+std::optional<std::vector<bool>> reduced_dims(const c10::IValue& dims, int64_t num_dims) {
+  const auto named = dims.isNone() ? std::vector<int64_t>() : dims.toIntVector();
+  std::vector<bool> reduced(num_dims, named.empty());
+  for (const int64_t dim : named) {
+    const int64_t place = dim < 0 ? dim + num_dims : dim;
+    if (place < 0 || place >= num_dims || reduced[place]) {
+      return std::nullopt;
+    }
+    reduced[place] = true;
+  }
+  return reduced;
+}
+
+// PyTorch's norms are compiled with and without what multiplies and adds at once.
+bool has_norms_of_pytorch() {
+  constexpr int64_t kRows = 40;
+  bool is_same = true;
+  uint32_t state = 1;
+  for (const int64_t n : {5, 8, 31, 500, 1004}) {
+    const at::Tensor numbers = at::detail::empty_cpu({kRows, n}, at::kFloat);
+    kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
+    const at::Tensor norms = at::detail::empty_cpu({kRows}, at::kFloat);
+    const kernels::Reduction reduction{kRows, n, 1, kernels::Summed::kNorm};
+    kernels::reduce(reduction, at::kFloat, numbers.const_data_ptr(), norms.mutable_data_ptr());
+    is_same = is_same && has_same_bits(norms, at::cpu::linalg_vector_norm(numbers, 2, c10::IntArrayRef{1}));
+  }
+  return is_same;
+}
+
+// Nothing if the dimensions that are added up are not neighbours, or stand between others.
+std::optional<kernels::Reduction>
+plan_reduction(kernels::Summed makes, c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
+  const auto first = std::find(reduced.begin(), reduced.end(), true) - reduced.begin();
+  const auto last = reduced.rend() - std::find(reduced.rbegin(), reduced.rend(), true);
+  kernels::Reduction reduction{1, 1, 1, makes};
+  for (std::ptrdiff_t dim = 0; dim < static_cast<std::ptrdiff_t>(sizes.size()); ++dim) {
+    (dim < first ? reduction.outer : dim < last ? reduction.reduced : reduction.inner) *= sizes[dim];
+    if (first < dim && dim < last && !reduced[dim] && sizes[dim] != 1) {
+      return std::nullopt;
+    }
+  }
+  const bool is_between = reduction.outer != 1 && reduction.inner != 1;
+  return is_between || reduction.reduced <= 1 ? std::nullopt : std::optional(reduction);
+}
+
+} // namespace
+
+const SmallSum::Op* SmallSum::find(const OpInfo& op) {
+  using kernels::Summed;
+  static constexpr Op kOps[] = {
+      {"aten::sum", Summed::kSum, 0},
+      {"aten::sum.dim_IntList", Summed::kSum, 1},
+      {"aten::mean", Summed::kMean, 0},
+      {"aten::mean.dim", Summed::kMean, 1},
+      {"aten::linalg_vector_norm", Summed::kNorm, 2},
+  };
+  const auto* found =
+      std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& each) { return op.name() == each.name; });
+  return found == std::end(kOps) ? nullptr : found;
+}
+
+bool SmallSum::makes_it(const Op& op, const c10::IValue& second_argument) {
+  return op.makes != kernels::Summed::kNorm || real_number(second_argument) == 2;
+}
+
+std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims) {
+  // Larger ones are shared by several threads.
+  if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
+      (input.dtype != at::kFloat && input.dtype != at::kDouble) || !input.is_contiguous() ||
+      !(dims.isNone() || dims.isIntList())) {
+    return std::nullopt;
+  }
+  auto reduced = reduced_dims(dims, static_cast<int64_t>(input.sizes.size()));
+  const auto reduction = reduced ? plan_reduction(makes, input.sizes, *reduced) : std::nullopt;
+  if (!reduction) {
+    return std::nullopt;
+  }
+  if (makes == kernels::Summed::kNorm) {
+    static const bool has_norms = has_norms_of_pytorch();
+    if (!has_norms || reduction->inner != 1 || input.dtype != at::kFloat) {
+      return std::nullopt;
+    }
+  }
+  SmallSum sum;
+  sum.dtype_ = input.dtype;
+  sum.reduced_ = std::move(*reduced);
+  sum.reduction_ = *reduction;
+  return sum;
+}
+
+c10::DimVector SmallSum::result_sizes(c10::IntArrayRef sizes, bool keeps_dims) const {
+  c10::DimVector result;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (!reduced_[dim] || keeps_dims) {
+      result.push_back(reduced_[dim] ? 1 : sizes[dim]);
+    }
+  }
+  return result;
+}
+
+void SmallSum::run(const void* from, void* to) const {
+  kernels::reduce(reduction_, dtype_, from, to);
+}
+
+} // namespace lazyplug

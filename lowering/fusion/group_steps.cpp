@@ -1,0 +1,97 @@
+#include "lowering/fusion/group_steps.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace lazyplug {
+namespace {
+
+// By step: the last one that reads what it makes.
+std::vector<size_t> last_reads(const std::vector<GroupStep>& steps) {
+  std::vector<size_t> result(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const GroupStep::Source& source : steps[i].sources) {
+      if (!source.is_input) {
+        result[source.index] = i;
+      }
+    }
+  }
+  return result;
+}
+
+// By step: where it puts what it makes, slots after those with memory as long as somebody needs it.
+std::vector<kernels::Slot>
+place_results(const std::vector<GroupStep>& steps, size_t num_inputs, const std::vector<uint32_t>& outputs) {
+  const size_t first_free = num_inputs + outputs.size();
+  std::vector<std::optional<kernels::Slot>> slots(steps.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    slots[outputs[i]] = static_cast<kernels::Slot>(num_inputs + i);
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!slots[i] && steps[i].place_of != GroupStep::kNone) {
+      slots[i] = slots[steps[i].place_of];
+    }
+  }
+  const auto last_read = last_reads(steps);
+  auto next = static_cast<kernels::Slot>(first_free);
+  std::vector<kernels::Slot> free;
+  std::vector<kernels::Slot> result;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const auto [is_input, index] : steps[i].sources) {
+      const bool is_over = !is_input && last_read[index] == i && *slots[index] >= first_free;
+      if (is_over && std::find(free.begin(), free.end(), *slots[index]) == free.end()) { // not twice
+        free.push_back(*slots[index]);
+      }
+    }
+    if (!slots[i]) {
+      slots[i] = free.empty() ? next++ : free.back();
+      free.resize(free.empty() ? 0 : free.size() - 1);
+    }
+    result.push_back(*slots[i]);
+  }
+  return result;
+}
+
+} // namespace
+
+std::vector<std::vector<bool>> inputs_of_steps(const std::vector<GroupStep>& steps, size_t num_inputs) {
+  std::vector<std::vector<bool>> result;
+  for (const GroupStep& step : steps) {
+    std::vector<bool> inputs(num_inputs);
+    for (const auto& sources :
+         {c10::ArrayRef<GroupStep::Source>(step.sources), c10::ArrayRef<GroupStep::Source>(step.unread)}) {
+      for (const auto [is_input, index] : sources) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          inputs[i] = inputs[i] || (is_input ? i == index : result[index][i]);
+        }
+      }
+    }
+    result.push_back(std::move(inputs));
+  }
+  return result;
+}
+
+kernels::Program
+make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const std::vector<uint32_t>& outputs) {
+  kernels::Program program;
+  program.dtype = size.dtype;
+  program.num_memory = static_cast<uint8_t>(size.num_inputs + outputs.size());
+  program.num_slots = program.num_memory;
+  program.num_numbers = static_cast<uint8_t>(size.num_numbers);
+  const auto slots = place_results(steps, size.num_inputs, outputs);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    kernels::Instruction& instruction =
+        program.instructions.emplace_back(kernels::Instruction{steps[i].opcode, slots[i]});
+    instruction.is_for_row = steps[i].is_for_row;
+    instruction.number = steps[i].number;
+    instruction.second_number = steps[i].num_numbers > 1 ? steps[i].number + 1 : 0;
+    for (size_t j = 0; j < steps[i].sources.size(); ++j) {
+      const auto [is_input, index] = steps[i].sources[j];
+      instruction.inputs[j] = is_input ? static_cast<kernels::Slot>(index) : slots[index];
+    }
+    program.num_slots = std::max<uint8_t>(program.num_slots, slots[i] + 1);
+  }
+  return program;
+}
+
+} // namespace lazyplug

@@ -1,0 +1,48 @@
+#include "lowering/nodes/exact_kernels.h"
+
+#include <unordered_map>
+
+#include "lowering/calls/batch_norm_kernel.h"
+#include "lowering/calls/convolution_kernel.h"
+#include "lowering/calls/distance_kernel.h"
+#include "lowering/calls/image_kernels.h"
+
+namespace lazyplug {
+namespace {
+
+ExactKernel find(const OpInfo& op) {
+  const auto name = [](const char* text) { return c10::Symbol::fromQualString(text); };
+  static const auto* known = new std::unordered_map<c10::Symbol, ExactKernel>{
+      {name("aten::_euclidean_dist"), run_euclidean_dist},
+      {name("aten::avg_pool2d"), run_mean_pool},
+      {name("aten::convolution"), run_convolution},
+      {name("aten::convolution_backward"), run_convolution_backward},
+      {name("aten::max_pool2d_with_indices"), run_max_pool},
+      {name("aten::native_batch_norm"), run_batch_norm},
+      {name("aten::upsample_nearest2d"), run_upsample},
+  };
+  const auto found = known->find(op.symbol());
+  return found == known->end() || !op.overload().empty() ? nullptr : found->second;
+}
+
+} // namespace
+
+bool run_exact_kernel(const OpInfo& op, c10::Stack& stack) {
+  const ExactKernel run = find(op);
+  return run && run(op, stack, /*reads_last=*/true);
+}
+
+std::function<void(c10::Stack&)>
+exact_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& /*geometries*/) {
+  const ExactKernel run = find(op);
+  if (!run) {
+    return nullptr;
+  }
+  return [run, op = &op, reads_last = node.outputs().back()->hasUses()](c10::Stack& stack) {
+    if (!run(*op, stack, reads_last)) {
+      op->call(stack);
+    }
+  };
+}
+
+} // namespace lazyplug

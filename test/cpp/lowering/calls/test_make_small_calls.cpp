@@ -1,0 +1,83 @@
+#include "lowering/calls/make_small_calls.h"
+
+#include "test/cpp/lowering/small_calls_test.h"
+
+namespace lazyplug {
+namespace {
+
+using MakeSmallCallsTest = SmallCallsTest;
+
+TEST_F(MakeSmallCallsTest, Multiplies) {
+  const at::Tensor a = at::randn({4, 6});
+  const at::Tensor b = at::randn({5, 6}).t();
+  expect_same("aten::mm", {a, b});
+  expect_same("aten::addmm", {at::randn({5}), a, b, 1, 1});
+  expect_none("aten::mm", {a, a});
+  expect_none("aten::mm", {a, b.to(at::kDouble)});
+  expect_none("aten::addmm", {at::randn({5}), a, b, 0.5, 1});
+}
+
+TEST_F(MakeSmallCallsTest, MultipliesVectors) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor a = at::randn({1001}).to(dtype);
+    const at::Tensor b = at::randn({1001}).to(dtype);
+    expect_same("aten::dot", {a, b});
+    expect_same("aten::dot", {a.slice(0, 0, 1001, 3), b.slice(0, 0, 334)});
+    expect_same("aten::dot", {a.slice(0, 0, 1), b.slice(0, 1, 2)});
+    expect_same("aten::dot", {a, a});
+  }
+  expect_none("aten::dot", {x_[0], y_[0].to(at::kDouble)});
+  expect_none("aten::dot", {x_[0], at::randn({36})});
+  expect_none("aten::dot", {at::randn({0}), at::randn({0})});
+  expect_none("aten::dot", {at::ones({4}, at::kLong), at::ones({4}, at::kLong)});
+}
+
+TEST_F(MakeSmallCallsTest, AddsUp) {
+  const c10::IValue none;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::randn({3, 4, 5}).to(dtype);
+    expect_same("aten::sum", {x, none});
+    expect_same("aten::mean", {x, none});
+    for (const bool keeps_dims : {false, true}) {
+      expect_same("aten::sum.dim_IntList", {x, std::vector<int64_t>{-1}, keeps_dims, none});
+      expect_same("aten::mean.dim", {x, std::vector<int64_t>{0, 1}, keeps_dims, none});
+      expect_same("aten::sum.dim_IntList", {x, none, keeps_dims, none});
+    }
+  }
+  expect_none("aten::sum", {x_, static_cast<int64_t>(at::kDouble)});
+  expect_none("aten::sum", {x_.t(), none});
+  expect_none("aten::sum.dim_IntList", {x_, std::vector<int64_t>{2}, false, none}); // there is no such dimension
+  expect_none("aten::sum.dim_IntList", {x_, std::vector<int64_t>{1, -1}, false, none});
+}
+
+TEST_F(MakeSmallCallsTest, Searches) {
+  const c10::IValue none;
+  const at::Tensor x = at::randn({3, 4, 5});
+  for (const char* op : {"aten::max", "aten::min"}) {
+    expect_same(op, {x});
+  }
+  for (const char* op : {"aten::argmax", "aten::argmin"}) {
+    for (const bool keeps_dims : {false, true}) {
+      expect_same(op, {x, none, keeps_dims});
+      expect_same(op, {x, 1, keeps_dims});
+      expect_same(op, {x[0][0][0], -1, keeps_dims});
+    }
+    expect_none(op, {x, 3, false}); // there is no such dimension
+    expect_none(op, {x, -4, false});
+    expect_none(op, {x[0][0][0], 1, false});
+  }
+  expect_same("aten::any", {x.gt(0)});
+  expect_same("aten::all.dim", {x.gt(0), -1, true});
+  expect_same("aten::amax", {x, std::vector<int64_t>{-1}, false});
+  expect_none("aten::any", {x});
+  expect_none("aten::max", {at::zeros({0})}); // an error
+  EXPECT_EQ(make_small_calls(op_of("aten::max.dim")), nullptr) << "two results";
+}
+
+TEST_F(MakeSmallCallsTest, OfOtherOpsThereAreNone) {
+  EXPECT_EQ(make_small_calls(op_of("aten::cat")), nullptr);
+  EXPECT_EQ(make_small_calls(op_of("aten::nansum")), nullptr);
+}
+
+} // namespace
+} // namespace lazyplug

@@ -1,0 +1,84 @@
+#include "lowering/calls/random_fill.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "lowering/calls/runtime_ops.h"
+#include "test/cpp/lowering/programs.h"
+
+namespace lazyplug {
+namespace {
+
+const OpInfo& normal() {
+  return make_op("aten::normal_");
+}
+
+c10::Stack call(const at::Tensor& self, double a, double b, const c10::IValue& seed) {
+  return {self, a, b, seed};
+}
+
+TEST(RandomFill, IsOfThreeOps) {
+  EXPECT_EQ(random_fill_symbol(normal()), runtime_ops().normal_);
+  EXPECT_EQ(random_fill_symbol(make_op("aten::uniform_")), runtime_ops().uniform_);
+  EXPECT_EQ(random_fill_symbol(make_op("aten::bernoulli_", "float")), runtime_ops().bernoulli_);
+  for (const auto* other : {"aten::exponential_", "aten::random_", "aten::bernoulli", "aten::relu_"}) {
+    EXPECT_FALSE(random_fill_symbol(make_op(other))) << other;
+  }
+  EXPECT_FALSE(random_fill_symbol(make_op("aten::bernoulli_", "Tensor")));
+}
+
+TEST(RandomFill, IsTheSameForASeedAndAGeneratorOfIt) {
+  const at::Tensor by_seed = at::empty({3, 50});
+  const at::Tensor by_generator = at::empty({3, 50});
+  c10::Stack first = call(by_seed, 0, 1, int64_t{-17});
+  c10::Stack second = call(by_generator, 0, 1, seeded_generator(-17));
+  ASSERT_TRUE(fill_randomly(normal(), first));
+  ASSERT_TRUE(fill_randomly(normal(), second));
+  ASSERT_EQ(first.size(), 1);
+  EXPECT_TRUE(first[0].toTensor().is_same(by_seed));
+  EXPECT_TRUE(by_seed.equal(by_generator));
+  EXPECT_NEAR(by_seed.std().item<float>(), 1, 0.3);
+}
+
+TEST(RandomFill, FillsMemoryInItsOrder) {
+  const at::Tensor rows = at::empty({4, 6});
+  const at::Tensor columns = at::empty({6, 4}).t();
+  c10::Stack first = call(rows, 0, 1, 5);
+  c10::Stack second = call(columns, 0, 1, 5);
+  ASSERT_TRUE(fill_randomly(normal(), first));
+  ASSERT_TRUE(fill_randomly(normal(), second));
+  EXPECT_TRUE(rows.flatten().equal(columns.t().flatten()));
+}
+
+TEST(RandomFill, LeavesTheRestToPyTorch) {
+  for (const at::Tensor& other :
+       {at::zeros({8}, at::kDouble), at::zeros({8, 2}).select(1, 0), at::zeros({8}, at::kHalf)}) {
+    c10::Stack stack = call(other, 0, 1, 5);
+    EXPECT_FALSE(fill_randomly(normal(), stack));
+    EXPECT_EQ(stack.size(), 4);
+    fill_randomly(*random_fill_symbol(normal()), stack);
+    EXPECT_TRUE(other.equal(at::zeros({8}, other.options()).normal_(0, 1, seeded_generator(5))));
+  }
+  const at::Tensor gaps = at::zeros({8, 2});
+  c10::Stack stack = call(gaps.select(1, 0), 0, 1, 5);
+  fill_randomly(*random_fill_symbol(normal()), stack);
+  EXPECT_TRUE(gaps.select(1, 1).equal(at::zeros({8})));
+}
+
+TEST(RandomFill, RefusesWhatPyTorchRefuses) {
+  const auto expect_refused = [](const OpInfo& op, c10::Stack stack) {
+    EXPECT_FALSE(fill_randomly(op, stack));
+    EXPECT_THROW(fill_randomly(*random_fill_symbol(op), stack), c10::Error);
+  };
+  const at::Tensor self = at::zeros({8});
+  expect_refused(normal(), call(self, 0, -1, 5));
+  expect_refused(make_op("aten::uniform_"), call(self, 1, 0, 5));
+  expect_refused(make_op("aten::uniform_"), call(self, -3e38, 3e38, 5));
+  expect_refused(make_op("aten::bernoulli_", "float"), {self, 1.5, 5});
+  expect_refused(make_op("aten::bernoulli_", "float"), {self, -0.5, 5});
+  expect_refused(make_op("aten::bernoulli_", "float"), {self, std::nan(""), 5});
+  EXPECT_TRUE(self.equal(at::zeros({8})));
+}
+
+} // namespace
+} // namespace lazyplug
