@@ -13,6 +13,7 @@ struct RandomFill {
     kBernoulli, // 1 with probability a, up to 2^-32, else 0
     kUniform,   // from a up to b, in 2^24 steps
     kNormal,    // with mean a and standard deviation b, by Box and Muller's method
+    kIntegers,  // from a up to b, which are integers and at most 2^32 apart
   } kind;
   uint64_t seed;
   double a;

@@ -60,6 +60,7 @@ struct Loops {
       nullptr;
   // The blocks from `begin` to `end`, whole ones. Null: not for this dtype.
   void (*fill_random)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
+  void (*fill_random_long)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
   void (*fill_random_bool)(const RandomFill& fill, int64_t begin, int64_t end, void* out) = nullptr;
   // Rows of windows, of all planes. Null: not for this dtype.
   void (

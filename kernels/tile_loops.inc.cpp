@@ -533,6 +533,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
     loops.norm_rows = norm_rows;
     loops.norm_gradient = norm_gradient;
     loops.fill_random = fill_random;
+    loops.fill_random_long = fill_integers;
     loops.fill_random_bool = fill_bernoulli<bool>;
     loops.find_largest = find_largest;
     loops.find_mean = find_mean;

@@ -95,7 +95,7 @@ class CpuCall {
       return c10::Device(c10::kCPU);
     }
     if (kind == ArgKind::kGenerator && op_.random()) {
-      return seeded_generator(static_cast<int64_t>(next_seed(value.toOptional<at::Generator>(), device_)));
+      return seeded(op_, static_cast<int64_t>(next_seed(value.toOptional<at::Generator>(), device_)));
     }
     return value;
   }

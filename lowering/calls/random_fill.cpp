@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "kernels/random_fill.h"
 #include "lowering/calls/runtime_ops.h"
@@ -28,6 +29,11 @@ bool is_deviation(double mean, double deviation) {
   return mean == mean && deviation >= 0;
 }
 
+bool are_bounds(double first, double end) {
+  constexpr double kMax = 0x1p52; // exact
+  return -kMax <= first && first < end && end <= kMax && end - first <= 0x1p32;
+}
+
 struct FillOp {
   c10::Symbol aten;
   const char* overload;
@@ -41,12 +47,13 @@ struct FillOp {
   }
 };
 
-const std::array<FillOp, 3>& fill_ops() {
+const std::array<FillOp, 4>& fill_ops() {
   const auto name = c10::Symbol::fromQualString;
-  static const auto* ops = new std::array<FillOp, 3>{{
+  static const auto* ops = new std::array<FillOp, 4>{{
       {name("aten::bernoulli_"), "float", runtime_ops().bernoulli_, Kind::kBernoulli, 1, is_probability},
       {name("aten::uniform_"), "", runtime_ops().uniform_, Kind::kUniform, 2, is_range},
       {name("aten::normal_"), "", runtime_ops().normal_, Kind::kNormal, 2, is_deviation},
+      {name("aten::random_"), "from", runtime_ops().random_, Kind::kIntegers, 2, are_bounds},
   }};
   return *ops;
 }
@@ -66,20 +73,27 @@ const FillOp* find(c10::Symbol symbol) {
   return find_if([&](const FillOp& each) { return each.symbol == symbol; });
 }
 
-uint64_t seed_of(const c10::IValue& value) {
-  return value.isInt() ? static_cast<uint64_t>(value.toInt()) : value.toGenerator().current_seed();
+// None: what is beyond all bounds.
+double number_of(const c10::IValue& value) {
+  return value.isNone() ? std::numeric_limits<double>::infinity() : value.toScalar().toDouble();
 }
 
+// The last argument is the seed.
 bool run(const FillOp& op, c10::Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.num_args());
   const at::Tensor& self = arguments[0].toTensor();
-  const double a = arguments[1].toScalar().toDouble();
-  const double b = op.num_numbers > 1 ? arguments[2].toScalar().toDouble() : 0;
+  const double a = number_of(arguments[1]);
+  const double b = op.num_numbers > 1 ? number_of(arguments[2]) : 0;
   if (!self.is_cpu() || !kernels::can_fill(op.kind, self.scalar_type()) || !self.is_non_overlapping_and_dense() ||
       self.is_neg() || !op.are_good(a, b)) {
+    stack.back() = seeded_generator(stack.back().toInt());
     return false;
   }
-  kernels::fill({op.kind, seed_of(arguments.back()), a, b}, self.scalar_type(), self.numel(), self.mutable_data_ptr());
+  kernels::fill(
+      {op.kind, static_cast<uint64_t>(arguments.back().toInt()), a, b},
+      self.scalar_type(),
+      self.numel(),
+      self.mutable_data_ptr());
   stack.resize(stack.size() - op.num_args() + 1);
   return true;
 }
@@ -91,6 +105,10 @@ std::optional<c10::Symbol> random_fill_symbol(const OpInfo& op) {
   return fill ? std::optional(fill->symbol) : std::nullopt;
 }
 
+c10::IValue seeded(const OpInfo& op, int64_t seed) {
+  return find(op) ? c10::IValue(seed) : c10::IValue(seeded_generator(seed));
+}
+
 bool fill_randomly(const OpInfo& op, c10::Stack& stack) {
   const FillOp* fill = find(op);
   return fill && run(*fill, stack);
@@ -99,7 +117,6 @@ bool fill_randomly(const OpInfo& op, c10::Stack& stack) {
 void fill_randomly(c10::Symbol symbol, c10::Stack& stack) {
   const FillOp& fill = *find(symbol);
   if (!run(fill, stack)) {
-    stack.back() = seeded_generator(stack.back().toInt());
     c10::Dispatcher::singleton().findSchemaOrThrow(fill.aten.toQualString(), fill.overload).callBoxed(stack);
   }
 }
@@ -112,7 +129,8 @@ void fill_op(const c10::OperatorHandle& op, c10::Stack* stack) {
 
 TORCH_LIBRARY_FRAGMENT(lazyplug, m) {
   for (const char* schema :
-       {"bernoulli_(Tensor(a!) self, float p, int seed) -> Tensor(a!)",
+       {"random_(Tensor(a!) self, int from, int? to, int seed) -> Tensor(a!)",
+        "bernoulli_(Tensor(a!) self, float p, int seed) -> Tensor(a!)",
         "uniform_(Tensor(a!) self, float from, float to, int seed) -> Tensor(a!)",
         "normal_(Tensor(a!) self, float mean, float std, int seed) -> Tensor(a!)"}) {
     m.def(schema, torch::CppFunction::makeFromBoxedFunction<&fill_op>());

@@ -23,6 +23,7 @@ struct RuntimeOps {
   const c10::Symbol bernoulli_ = c10::Symbol::fromQualString("lazyplug::bernoulli_");
   const c10::Symbol uniform_ = c10::Symbol::fromQualString("lazyplug::uniform_");
   const c10::Symbol normal_ = c10::Symbol::fromQualString("lazyplug::normal_");
+  const c10::Symbol random_ = c10::Symbol::fromQualString("lazyplug::random_");
 };
 const RuntimeOps& runtime_ops();
 inline constexpr const char* kTileUpdate = "lazyplug::tile_update_"; // see lowering/nodes/tile_kernel.h

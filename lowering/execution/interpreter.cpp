@@ -306,7 +306,7 @@ class Run {
           stack_.push_back(inputs_.scalars[scalar++]);
           break;
         case ArgBinding::Kind::kGenerator:
-          stack_.emplace_back(seeded_generator(inputs_.scalars[scalar++].toInt()));
+          stack_.push_back(seeded(*node.signature->op, inputs_.scalars[scalar++].toInt()));
           break;
       }
     }

@@ -127,6 +127,7 @@ Resolve find_runtime_op(c10::Symbol kind) {
       {runtime_ops().bernoulli_, random_fill_kernel},
       {runtime_ops().uniform_, random_fill_kernel},
       {runtime_ops().normal_, random_fill_kernel},
+      {runtime_ops().random_, random_fill_kernel},
       {torch::jit::prim::ListConstruct, list_kernel},
       {torch::jit::prim::ListUnpack, unpack_kernel},
   };

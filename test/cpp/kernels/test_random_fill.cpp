@@ -13,7 +13,8 @@ namespace {
 
 using Kind = RandomFill::Kind;
 
-at::Tensor filled(const RandomFill& how, int64_t n, at::ScalarType dtype = at::kFloat) {
+at::Tensor filled(const RandomFill& how, int64_t n, std::optional<at::ScalarType> given = std::nullopt) {
+  const at::ScalarType dtype = given.value_or(how.kind == Kind::kIntegers ? at::kLong : at::kFloat);
   at::Tensor result = at::empty({n}, dtype);
   fill(how, dtype, n, result.mutable_data_ptr());
   return result;
@@ -30,7 +31,10 @@ TEST(RandomFill, HasTheWordsOfPhilox) {
 
 TEST(RandomFill, AreNumbersOfTheirPlacesAlone) {
   for (const auto& how :
-       {RandomFill{Kind::kUniform, 7, -1, 3}, {Kind::kNormal, 7, 1, 2}, {Kind::kBernoulli, 7, 0.3, 0}}) {
+       {RandomFill{Kind::kUniform, 7, -1, 3},
+        {Kind::kNormal, 7, 1, 2},
+        {Kind::kBernoulli, 7, 0.3, 0},
+        {Kind::kIntegers, 7, -5, 1000}}) {
     const at::Tensor all = filled(how, 200'000);
     for (const int64_t n : {0, 1, 63, 64, 65, 1000}) {
       EXPECT_TRUE(filled(how, n).equal(all.slice(0, 0, n))) << n;
@@ -72,6 +76,19 @@ TEST(RandomFill, AreDistributedAsTheySay) {
   EXPECT_TRUE(moved.allclose(normal.slice(0, 0, 1000) * 0.5 + 5));
 }
 
+TEST(RandomFill, DrawsAllIntegersAlike) {
+  constexpr int64_t kCount = 600'000;
+  const at::Tensor few = filled({Kind::kIntegers, 1, -2, 4}, kCount);
+  EXPECT_EQ(few.min().item<int64_t>(), -2);
+  EXPECT_EQ(few.max().item<int64_t>(), 3);
+  const at::Tensor counts = (few + 2).bincount();
+  EXPECT_LT((counts - kCount / 6).abs().max().item<int64_t>(), 1'500);
+  const at::Tensor many = filled({Kind::kIntegers, 1, 0, 0x1p32}, kCount);
+  EXPECT_NEAR(many.to(at::kDouble).mean().item<double>(), 0x1p31, 0x1p23);
+  EXPECT_GT(many.max().item<int64_t>(), 0xFFFF'0000);
+  EXPECT_TRUE(filled({Kind::kIntegers, 1, 7, 8}, 100).equal(at::full({100}, 7, at::kLong)));
+}
+
 TEST(RandomFill, DrawsOnesWithTheirProbability) {
   for (const auto dtype : {at::kFloat, at::kBool}) {
     for (const double p : {0.0, 1e-3, 0.5, 0.9, 1.0}) {
@@ -96,8 +113,18 @@ void expect_same_numbers(const Loops<float>& target) {
   }
 }
 
+void expect_same_integers(const Loops<float>& target) {
+  const RandomFill how{Kind::kIntegers, 3, -7, 1'000'000};
+  std::vector<int64_t> ours(10 * kRandomBlock);
+  std::vector<int64_t> theirs(ours.size());
+  loops<float>().fill_random_long(how, 5, 15, ours.data());
+  target.fill_random_long(how, 5, 15, theirs.data());
+  EXPECT_EQ(ours, theirs);
+}
+
 TEST(RandomFill, IsTheSameOnEachTarget) {
   for_each_target(expect_same_numbers);
+  for_each_target(expect_same_integers);
 }
 
 } // namespace
