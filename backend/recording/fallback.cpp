@@ -19,6 +19,7 @@
 #include "lowering/calls/random_fill.h"
 #include "lowering/calls/runtime_ops.h"
 #include "lowering/execution/interpreter.h"
+#include "lowering/nodes/exact_kernels.h"
 
 namespace lazyplug {
 namespace {
@@ -29,8 +30,10 @@ class CpuCall {
   CpuCall(const OpInfo& op, c10::Stack* stack)
       : op_(op), stack_(stack), device_(find_device()), tensors_(device_, op.writes()) {}
 
-  // As a graph would, or by PyTorch's kernel.
-  void run(bool as_graphs_do) {
+  // As a graph would; or by PyTorch's kernels, or exact ones.
+  enum class Kernels : uint8_t { kOfGraphs, kExact, kOfPyTorch };
+
+  void run(Kernels kernels) {
     const size_t first = stack_->size() - op_.num_args();
     for (size_t i = 0; i < op_.num_args(); ++i) {
       auto& argument = (*stack_)[first + i];
@@ -40,12 +43,12 @@ class CpuCall {
     {
       const CpuKernelScope scope(op_, device_);
       std::optional<ThreadsOfCall> threads;
-      if (as_graphs_do) {
+      if (kernels == Kernels::kOfGraphs) {
         threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
       }
-      if (as_graphs_do) {
+      if (kernels == Kernels::kOfGraphs) {
         run_call(op_, *stack_);
-      } else if (!fill_randomly(op_, *stack_)) {
+      } else if (!fill_randomly(op_, *stack_) && !(kernels == Kernels::kExact && run_exact_kernel(op_, *stack_))) {
         op_.handle().callBoxed(stack_);
       }
     }
@@ -198,7 +201,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   note_sync(op.name(), " on the CPU");
   const SyncCause cause("fallback");
   const int64_t start = journal_start();
-  CpuCall(op, stack).run(/*as_graphs_do=*/false);
+  CpuCall(op, stack).run(forced ? CpuCall::Kernels::kOfPyTorch : CpuCall::Kernels::kExact);
   total.add();
   op.fallbacks().add();
   log_debug(op.name(), " ran on the CPU: ", reason);
@@ -218,7 +221,7 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   const SyncCause cause(reason);
   const int64_t start = journal_start();
-  CpuCall(op, stack).run(/*as_graphs_do=*/true);
+  CpuCall(op, stack).run(CpuCall::Kernels::kOfGraphs);
   note_at_once(op, reason, start);
 }
 

@@ -6,23 +6,30 @@
 #include "lowering/calls/convolution_kernel.h"
 #include "lowering/calls/distance_kernel.h"
 #include "lowering/calls/image_kernels.h"
+#include "lowering/calls/taken_rows.h"
 
 namespace lazyplug {
 namespace {
 
+struct Row {
+  ExactKernel run;
+  const char* overload = "";
+};
+
 ExactKernel find(const OpInfo& op) {
   const auto name = [](const char* text) { return c10::Symbol::fromQualString(text); };
-  static const auto* known = new std::unordered_map<c10::Symbol, ExactKernel>{
-      {name("aten::_euclidean_dist"), run_euclidean_dist},
-      {name("aten::avg_pool2d"), run_mean_pool},
-      {name("aten::convolution"), run_convolution},
-      {name("aten::convolution_backward"), run_convolution_backward},
-      {name("aten::max_pool2d_with_indices"), run_max_pool},
-      {name("aten::native_batch_norm"), run_batch_norm},
-      {name("aten::upsample_nearest2d"), run_upsample},
+  static const auto* known = new std::unordered_map<c10::Symbol, Row>{
+      {name("aten::_euclidean_dist"), {run_euclidean_dist}},
+      {name("aten::avg_pool2d"), {run_mean_pool}},
+      {name("aten::convolution"), {run_convolution}},
+      {name("aten::convolution_backward"), {run_convolution_backward}},
+      {name("aten::index"), {run_take_rows, "Tensor"}},
+      {name("aten::max_pool2d_with_indices"), {run_max_pool}},
+      {name("aten::native_batch_norm"), {run_batch_norm}},
+      {name("aten::upsample_nearest2d"), {run_upsample}},
   };
   const auto found = known->find(op.symbol());
-  return found == known->end() || !op.overload().empty() ? nullptr : found->second;
+  return found == known->end() || op.overload() != found->second.overload ? nullptr : found->second.run;
 }
 
 } // namespace

@@ -229,3 +229,26 @@ INTEGERS = [-3, -2, -1, 0, 1, 1, 2, 3, 4]
 HALVES = [-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0]
 SCALARS = [0, 1, 2, 3, -1, -2, 0.5, 2.0, -1.5, 1.0, True]
+
+INDEX_READS = [
+    "torch.index_select({0}, {1}, {2})",
+    "torch.take({0}, {2})",
+    "torch.take_along_dim({0}, {2}.abs().reshape(-1), None)",
+    "torch.gather({0}, {1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)))",
+    "{0}.index_fill({1}, {2}, {3})",
+    "{0}.index_add({1}, {2}, {0}.index_select({1}, {2}))",
+    "torch.masked_select({0}, {4} > 0)",
+    "{0}.scatter({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {3})",
+    "F.embedding({2}, {0})",
+]
+INDEX_WRITES = [
+    "{0}.index_fill_({1}, {2}, {3})",
+    "{0}.index_add_({1}, {2}, {0}.index_select({1}, {2}), alpha=2)",
+    "{0}.index_copy_({1}, {2}, {0}.index_select({1}, {2}.flip(0)))",
+    "{0}.scatter_({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {3})",
+    "{0}.scatter_add_({1}, {2}.abs().reshape([-1] + [1] * ({0}.dim() - 1)), {0}.clone())",
+    "{0}.index_put_(({2},), {0}[0], accumulate=True)",
+    "{0}.put_({2}, {0}.flatten()[0].expand({2}.shape), accumulate=True)",
+    "{0}.masked_scatter_({4} > 0, {0}.clone())",
+    "{0}.masked_fill_({4} != 0, {4}.flatten()[0])",
+]

@@ -1,0 +1,90 @@
+#include "lowering/calls/taken_rows.h"
+
+#include <ATen/ATen.h>
+
+#include "lowering/calls/plain_tensors.h"
+#include "lowering/nodes/exact_kernels.h"
+#include "test/cpp/lowering/programs.h"
+
+#include <gtest/gtest.h>
+
+namespace lazyplug {
+namespace {
+
+c10::Stack index_call(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& indices) {
+  return {self, c10::List<std::optional<at::Tensor>>(indices)};
+}
+
+// Whether the rows are taken here, and then as by PyTorch.
+bool takes_rows_of(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& indices) {
+  const OpInfo& op = make_op("aten::index", "Tensor");
+  c10::Stack ours = index_call(self, indices);
+  if (!run_exact_kernel(op, ours)) {
+    EXPECT_EQ(ours.size(), 2);
+    return false;
+  }
+  c10::Stack expected = index_call(self, indices);
+  op.handle().callBoxed(expected);
+  EXPECT_EQ(ours.size(), 1);
+  EXPECT_TRUE(has_same_bits(ours[0].toTensor(), expected[0].toTensor())) << self.sizes();
+  return true;
+}
+
+at::Tensor numbers(std::vector<int64_t> values) {
+  return at::tensor(values);
+}
+
+const std::vector<int64_t> kSizes[] = {{5}, {5, 1}, {5, 3}, {5, 2, 4}, {5, 1, 7}};
+const at::ScalarType kDtypes[] =
+    {at::kFloat, at::kDouble, at::kHalf, at::kLong, at::kByte, at::kBool, at::kComplexFloat};
+
+TEST(TakenRowsTest, AreThoseOfPyTorch) {
+  for (const auto dtype : kDtypes) {
+    for (const std::vector<int64_t>& sizes : kSizes) {
+      const at::Tensor self = at::arange(c10::multiply_integers(sizes)).view(sizes).remainder(251).to(dtype);
+      EXPECT_TRUE(takes_rows_of(self, {numbers({0, 4, 4, -1, -5, 2})})) << dtype << sizes;
+      EXPECT_TRUE(takes_rows_of(self, {numbers({3})})) << dtype << sizes;
+      for (int64_t num_dims = 1; num_dims <= self.dim(); ++num_dims) {
+        const at::Tensor mask = at::rand(at::IntArrayRef(sizes).slice(0, num_dims)) > 0.5;
+        mask.view({-1})[0] = true;
+        EXPECT_TRUE(takes_rows_of(self, {mask})) << dtype << sizes;
+      }
+    }
+  }
+}
+
+TEST(TakenRowsTest, SoAreAll) {
+  const at::Tensor self = at::rand({6, 3});
+  EXPECT_TRUE(takes_rows_of(self, {at::ones({6}, at::kBool)}));
+  EXPECT_TRUE(takes_rows_of(self, {at::ones({6, 3}, at::kBool)}));
+}
+
+TEST(TakenRowsTest, SoAreMany) {
+  EXPECT_TRUE(takes_rows_of(at::rand({3'000, 70}), {at::randint(3'000, {5'000})}));
+  EXPECT_TRUE(takes_rows_of(at::rand({100'000}), {at::randint(100'000, {200'000})}));
+}
+
+TEST(TakenRowsTest, LeavesTheRestToPyTorch) {
+  const at::Tensor self = at::rand({6, 3});
+  EXPECT_FALSE(takes_rows_of(self.t(), {numbers({0})})) << "other strides";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0}), numbers({1})})) << "two indices";
+  EXPECT_FALSE(takes_rows_of(self, {std::nullopt, numbers({1})})) << "another dimension";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1}).view({2, 1})})) << "a matrix";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1, 2, 3}).slice(0, 0, 4, 2)})) << "a part of a vector";
+  EXPECT_FALSE(takes_rows_of(self, {at::zeros({6}, at::kBool)})) << "nothing";
+  EXPECT_FALSE(takes_rows_of(at::rand({6}, at::kComplexFloat).conj(), {numbers({1})})) << "conjugated";
+  EXPECT_FALSE(takes_rows_of(at::rand({200, 200}), {at::rand({200}) > 0.5})) << "for several threads";
+}
+
+TEST(TakenRowsTest, LeavesErrorsToPyTorch) {
+  const at::Tensor self = at::rand({6, 3});
+  for (const at::Tensor& index :
+       {numbers({6}), numbers({0, -7}), at::ones({5}, at::kBool), at::ones({6, 2}, at::kBool)}) {
+    c10::Stack stack = index_call(self, {index});
+    EXPECT_FALSE(run_exact_kernel(make_op("aten::index", "Tensor"), stack));
+    EXPECT_THROW(make_op("aten::index", "Tensor").handle().callBoxed(stack), c10::Error);
+  }
+}
+
+} // namespace
+} // namespace lazyplug
