@@ -30,7 +30,7 @@ if(LAZYPLUG_SANITIZE)
     test/cpp/lowering/calls/test_convolution_kernel.cpp
     test/cpp/lowering/calls/test_distance_kernel.cpp test/cpp/lowering/nodes/test_draw_kernel.cpp
     test/cpp/lowering/nodes/test_exact_kernels.cpp test/cpp/lowering/nodes/test_extreme_kernel.cpp
-    test/cpp/lowering/calls/test_image_kernels.cpp test/cpp/lowering/calls/test_taken_rows.cpp
+    test/cpp/lowering/calls/test_image_kernels.cpp test/cpp/lowering/calls/test_indexed_rows.cpp
     test/cpp/lowering/nodes/test_node_attributes.cpp
     test/cpp/lowering/nodes/test_product_kernel.cpp test/cpp/lowering/calls/test_small_calls.cpp
     test/cpp/lowering/calls/test_small_extreme.cpp

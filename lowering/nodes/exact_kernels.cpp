@@ -6,7 +6,7 @@
 #include "lowering/calls/convolution_kernel.h"
 #include "lowering/calls/distance_kernel.h"
 #include "lowering/calls/image_kernels.h"
-#include "lowering/calls/taken_rows.h"
+#include "lowering/calls/indexed_rows.h"
 
 namespace lazyplug {
 namespace {
@@ -24,6 +24,7 @@ ExactKernel find(const OpInfo& op) {
       {name("aten::convolution"), {run_convolution}},
       {name("aten::convolution_backward"), {run_convolution_backward}},
       {name("aten::index"), {run_take_rows, "Tensor"}},
+      {name("aten::index_put_"), {run_put_rows}},
       {name("aten::max_pool2d_with_indices"), {run_max_pool}},
       {name("aten::native_batch_norm"), {run_batch_norm}},
       {name("aten::upsample_nearest2d"), {run_upsample}},

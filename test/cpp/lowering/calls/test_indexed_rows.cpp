@@ -1,4 +1,4 @@
-#include "lowering/calls/taken_rows.h"
+#include "lowering/calls/indexed_rows.h"
 
 #include <ATen/ATen.h>
 
@@ -34,11 +34,39 @@ at::Tensor numbers(std::vector<int64_t> values) {
   return at::tensor(values);
 }
 
+// Whether they are put here, and then as by PyTorch.
+bool puts_rows_of(
+    const at::Tensor& self,
+    const std::vector<std::optional<at::Tensor>>& indices,
+    const at::Tensor& values,
+    bool accumulates = false) {
+  const OpInfo& op = make_op("aten::index_put_");
+  const auto call = [&](const at::Tensor& written) {
+    c10::Stack stack = index_call(written, indices);
+    stack.insert(stack.end(), {values, accumulates});
+    return stack;
+  };
+  const at::Tensor written = self.clone();
+  c10::Stack ours = call(written);
+  if (!run_exact_kernel(op, ours)) {
+    EXPECT_EQ(ours.size(), 4);
+    EXPECT_TRUE(written.equal(self)) << "it has written";
+    return false;
+  }
+  const at::Tensor by_pytorch = self.clone();
+  c10::Stack expected = call(by_pytorch);
+  op.handle().callBoxed(expected);
+  EXPECT_EQ(ours.size(), 1);
+  EXPECT_TRUE(ours[0].toTensor().is_same(written));
+  EXPECT_TRUE(has_same_bits(written, by_pytorch)) << self.sizes();
+  return true;
+}
+
 const std::vector<int64_t> kSizes[] = {{5}, {5, 1}, {5, 3}, {5, 2, 4}, {5, 1, 7}};
 const at::ScalarType kDtypes[] =
     {at::kFloat, at::kDouble, at::kHalf, at::kLong, at::kByte, at::kBool, at::kComplexFloat};
 
-TEST(TakenRowsTest, AreThoseOfPyTorch) {
+TEST(IndexedRowsTest, AreThoseOfPyTorch) {
   for (const auto dtype : kDtypes) {
     for (const std::vector<int64_t>& sizes : kSizes) {
       const at::Tensor self = at::arange(c10::multiply_integers(sizes)).view(sizes).remainder(251).to(dtype);
@@ -53,18 +81,18 @@ TEST(TakenRowsTest, AreThoseOfPyTorch) {
   }
 }
 
-TEST(TakenRowsTest, SoAreAll) {
+TEST(IndexedRowsTest, SoAreAll) {
   const at::Tensor self = at::rand({6, 3});
   EXPECT_TRUE(takes_rows_of(self, {at::ones({6}, at::kBool)}));
   EXPECT_TRUE(takes_rows_of(self, {at::ones({6, 3}, at::kBool)}));
 }
 
-TEST(TakenRowsTest, SoAreMany) {
+TEST(IndexedRowsTest, SoAreMany) {
   EXPECT_TRUE(takes_rows_of(at::rand({3'000, 70}), {at::randint(3'000, {5'000})}));
   EXPECT_TRUE(takes_rows_of(at::rand({100'000}), {at::randint(100'000, {200'000})}));
 }
 
-TEST(TakenRowsTest, LeavesTheRestToPyTorch) {
+TEST(IndexedRowsTest, LeavesTheRestToPyTorch) {
   const at::Tensor self = at::rand({6, 3});
   EXPECT_FALSE(takes_rows_of(self.t(), {numbers({0})})) << "other strides";
   EXPECT_FALSE(takes_rows_of(self, {numbers({0}), numbers({1})})) << "two indices";
@@ -76,7 +104,40 @@ TEST(TakenRowsTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(takes_rows_of(at::rand({200, 200}), {at::rand({200}) > 0.5})) << "for several threads";
 }
 
-TEST(TakenRowsTest, LeavesErrorsToPyTorch) {
+TEST(IndexedRowsTest, ArePutAsByPyTorch) {
+  for (const auto dtype : kDtypes) {
+    for (const std::vector<int64_t>& sizes : kSizes) {
+      const at::Tensor self = at::arange(c10::multiply_integers(sizes)).view(sizes).remainder(251).to(dtype);
+      const at::Tensor index = numbers({0, 4, 4, -1, 2});
+      EXPECT_TRUE(puts_rows_of(self, {index}, self.flip(0))) << dtype << sizes << ": the last one stays";
+      EXPECT_TRUE(puts_rows_of(self, {index}, at::ones({}, dtype))) << dtype << sizes;
+      for (int64_t num_dims = 1; num_dims <= self.dim(); ++num_dims) {
+        const at::Tensor mask = at::rand(at::IntArrayRef(sizes).slice(0, num_dims)) > 0.5;
+        mask.view({-1})[0] = true;
+        EXPECT_TRUE(puts_rows_of(self, {mask}, at::ones({1}, dtype))) << dtype << sizes;
+        EXPECT_TRUE(puts_rows_of(self, {mask}, self.flip(0).index({mask}).contiguous())) << dtype << sizes;
+      }
+    }
+  }
+}
+
+TEST(IndexedRowsTest, LeavesOtherWritesToPyTorch) {
+  const at::Tensor self = at::rand({6, 3});
+  const at::Tensor mask = at::arange(6) > 3;
+  EXPECT_TRUE(puts_rows_of(self, {mask}, at::rand({2, 3})));
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({2, 3}), /*accumulates=*/true));
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({3}))) << "one row for all";
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({3, 2}).t())) << "other strides";
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({3, 3}))) << "too many";
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({1, 1, 1}))) << "of more dimensions";
+  EXPECT_FALSE(puts_rows_of(self, {mask}, at::rand({2, 3}, at::kDouble))) << "another dtype, an error";
+  EXPECT_FALSE(puts_rows_of(self, {numbers({0, 6})}, at::rand({2, 3}))) << "out of range";
+  c10::Stack overlapping = index_call(self, {mask});
+  overlapping.insert(overlapping.end(), {self.slice(0, 0, 2), false});
+  EXPECT_FALSE(run_exact_kernel(make_op("aten::index_put_"), overlapping)) << "of its own memory";
+}
+
+TEST(IndexedRowsTest, LeavesErrorsToPyTorch) {
   const at::Tensor self = at::rand({6, 3});
   for (const at::Tensor& index :
        {numbers({6}), numbers({0, -7}), at::ones({5}, at::kBool), at::ones({6, 2}, at::kBool)}) {
