@@ -17,12 +17,22 @@
 #include "device/runtime.h"
 #include "lowering/calls/light_calls.h"
 #include "lowering/calls/random_fill.h"
-#include "lowering/calls/runtime_ops.h"
 #include "lowering/execution/interpreter.h"
 #include "lowering/nodes/exact_kernels.h"
 
 namespace lazyplug {
 namespace {
+
+// Dense tensors on the CPU, which exact kernels take for granted.
+bool are_plain(c10::ArrayRef<c10::IValue> arguments) {
+  return std::none_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+    if (!value.isTensor() || !value.toTensor().defined()) {
+      return false;
+    }
+    const c10::DispatchKeySet keys = value.toTensor().key_set();
+    return !keys.has(c10::DispatchKey::CPU) || keys.has(c10::DispatchKey::Python);
+  });
+}
 
 // One run of an op on the CPU: lazy arguments in, lazy results out.
 class CpuCall {
@@ -48,7 +58,7 @@ class CpuCall {
       }
       if (kernels == Kernels::kOfGraphs) {
         run_call(op_, *stack_);
-      } else if (!fill_randomly(op_, *stack_) && !(kernels == Kernels::kExact && run_exact_kernel(op_, *stack_))) {
+      } else if (!fill_randomly(op_, *stack_) && !(kernels == Kernels::kExact && run_exactly())) {
         op_.handle().callBoxed(stack_);
       }
     }
@@ -59,6 +69,10 @@ class CpuCall {
   }
 
  private:
+  bool run_exactly() {
+    return are_plain(torch::jit::last(*stack_, op_.num_args())) && run_exact_kernel(op_, *stack_);
+  }
+
   // Where the lazy arguments are. Notes whether a device argument asks for a
   // result elsewhere.
   c10::DeviceIndex find_device() {

@@ -78,6 +78,7 @@ struct SideCall final : SideTask {
   std::exception_ptr error;
 };
 
+// One run: what it has computed so far.
 class InstructionRun {
  public:
   InstructionRun(const Instructions& program, ComputationInputs inputs);

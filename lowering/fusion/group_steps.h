@@ -22,7 +22,7 @@ struct GroupStep {
   c10::SmallVector<Source, 1> unread; // sources whose values do not matter
   uint8_t number = 0;                 // the first of them
   uint8_t num_numbers = 0;
-  bool is_for_row = false;   // see Instruction
+  bool is_for_row = false;   // see kernels::Instruction
   uint32_t place_of = kNone; // the only step that reads what this one makes, and may put its result there
   uint32_t spread = kNone;   // the step that spreads its result over the row
 
