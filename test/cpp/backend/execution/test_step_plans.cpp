@@ -173,10 +173,11 @@ TEST_F(StepPlansTest, ChanceDecidesSeldom) {
   std::mt19937 random(0);
   std::uniform_real_distribution<double> disturbance(-0.5, 0.5);
   constexpr int64_t kSteps = 200;
-  for (uint64_t step = 1; step <= kSteps; ++step) {
+  for (int64_t step = 0; step < kSteps; ++step) {
+    plans_ = StepPlans([this] { return now_; });
     for (size_t i = 0; i < kSettled + kUnclear; ++i) {
       now_ += disturbance(random) * kKernels; // of the step before
-      run_step(step * 1'000'000, /*cut_gain=*/0);
+      run_step(1, /*cut_gain=*/0);
     }
   }
   EXPECT_LE(settled("StepsCut") - before, kSteps / 6) << "in two of five cases, medians would say so";
@@ -289,6 +290,22 @@ TEST_F(StepPlansTest, StepThatComesSeldomIsNotPlanned) {
 }
 
 // Its graphs are to be compiled while a program begins.
+TEST_F(StepPlansTest, StepThatComesLateIsPlannedWhenItHasComeOften) {
+  run_steps(StepPlans::kBeginning + 1, 1);
+  EXPECT_EQ(run_steps(StepPlans::kLate, 1'000'000), 0);
+  EXPECT_GT(run_step(1'000'000), 0);
+  EXPECT_GT(run_steps(kSettled, 1'000'000), 0);
+}
+
+TEST_F(StepPlansTest, StepThatComesLateIsTimedWhenItIsPlanned) {
+  run_steps(500, 1); // settled
+  num_timed_ = 0;
+  run_steps(StepPlans::kLate - StepPlans::kWarmUps - StepPlans::kTimed, 1'000'000);
+  EXPECT_EQ(num_timed_, 0);
+  run_steps(StepPlans::kWarmUps + StepPlans::kTimed, 1'000'000);
+  EXPECT_GE(num_timed_, StepPlans::kTimed);
+}
+
 TEST_F(StepPlansTest, StepThatComesNowAndThenIsPlannedWhenItHasComeTwice) {
   EXPECT_EQ(run_steps(3, 10'000), 0);
   size_t cuts = 0;
@@ -319,7 +336,7 @@ TEST_F(StepPlansTest, NewStepsTakeThePlaceOfTheOldest) {
   for (uint64_t i = 0; i < 3 * StepPlans::kMaxSteps; ++i) {
     run_steps(2, 10'000 * (i + 1));
   }
-  EXPECT_GT(run_steps(kSettled, 1), 0) << "further ones are planned, too";
+  EXPECT_GT(run_steps(StepPlans::kLate + kSettled, 1), 0) << "further ones are planned, too";
 }
 
 TEST_F(StepPlansTest, StepThatGoesOnKeepsItsPlan) {
