@@ -316,11 +316,18 @@ void StepPlans::note_trial(const Trial& trial) {
   const size_t num_trials = std::min(step.cut.size(), step.whole.size());
   const bool is_clear =
       num_trials >= kClearTrials && (are_below(step.cut, step.whole) || are_below(step.whole, step.cut));
-  if (is_clear || num_trials >= kTrials) {
-    const double whole = median(step.whole);
-    const double gain = whole - median(step.cut);
-    const double margin = least_saving(whole) / 2;
-    settle(step, gain > (step.is_cut ? 0 : margin) && are_mostly_below(step.cut, step.whole)); // it takes a processor
+  if (!is_clear && num_trials < step.num_trials) {
+    return;
+  }
+  const double whole = median(step.whole);
+  const double gain = whole - median(step.cut);
+  const double margin = least_saving(whole) / 2;
+  const bool gains = gain > (step.is_cut ? 0 : margin); // the worker is not for nothing
+  const bool is_chance = !are_mostly_below(step.cut, step.whole);
+  if (gains && is_chance && step.num_trials == kTrials) {
+    step.num_trials = 2 * kTrials;
+  } else {
+    settle(step, gains && !is_chance);
   }
 }
 

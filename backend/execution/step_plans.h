@@ -130,6 +130,7 @@ class StepPlans {
     bool is_cut = false;   // is settled so
     bool cuts_now = false; // its own cuts are made
     size_t num_freed = 0;
+    size_t num_trials = kTrials; // that it is to have
     StepTimes times;
     std::vector<double> whole; // durations
     std::vector<double> cut;

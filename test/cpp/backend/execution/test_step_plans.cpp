@@ -167,20 +167,25 @@ TEST_F(StepPlansTest, ADisturbanceOfOneStretchDecidesNothing) {
   EXPECT_GE(stretches, 4);
 }
 
-// Steps of a program whose data have other sizes each time: they take a half to one and a half of the mean, cut or not.
+// Of programs whose data have other sizes each time, with steps that take up to half of their kernels' time more, or
+// less.
 TEST_F(StepPlansTest, ChanceDecidesSeldom) {
-  const int64_t before = settled("StepsCut");
   std::mt19937 random(0);
   std::uniform_real_distribution<double> disturbance(-0.5, 0.5);
-  constexpr int64_t kSteps = 200;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    plans_ = StepPlans([this] { return now_; });
-    for (size_t i = 0; i < kSettled + kUnclear; ++i) {
-      now_ += disturbance(random) * kKernels; // of the step before
-      run_step(1, /*cut_gain=*/0);
+  constexpr int64_t kPrograms = 200;
+  const auto num_cut = [&](double cut_gain) {
+    const int64_t before = settled("StepsCut");
+    for (int64_t program = 0; program < kPrograms; ++program) {
+      plans_ = StepPlans([this] { return now_; });
+      for (size_t i = 0; i < StepPlans::kRetrials[0] + 2 * kSettled; ++i) {
+        now_ += disturbance(random) * kKernels; // of the step before
+        run_step(1, cut_gain);
+      }
     }
-  }
-  EXPECT_LE(settled("StepsCut") - before, kSteps / 6) << "in two of five cases, medians would say so";
+    return settled("StepsCut") - before;
+  };
+  EXPECT_LT(num_cut(0), kPrograms / 4) << "by medians, in half of them";
+  EXPECT_GT(num_cut(0.5), kPrograms * 9 / 10);
 }
 
 TEST_F(StepPlansTest, LaterTrialsMendWhatADisturbanceHasDecided) {
