@@ -219,21 +219,19 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   ++step.seen;
   step.first_at = step.num_seen++ == 0 ? num_steps_ : step.first_at;
   const bool is_soon = num_ops >= kMediumStep || step.is_apart(num_steps_, kNear);
-  const bool is_late = step.first_at > kBeginning;
-  step.planned_when_seen = num_ops >= kLongStep ? 1 : is_late ? kLate : is_soon ? 2 : kWarmUps + kTimed;
+  step.planned_when_seen = num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
   step.is_rare =
       (step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at) || step.is_apart(num_steps_, kMostApart);
   step.ended_at = all_ops_;
-  num_settled_ = step.state == State::kSettled || step.is_waiting() ? num_settled_ + 1 : 0;
+  num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
   if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
       step.seen == kRetrials[step.num_retrials]) {
     try_again(step);
   }
-  const bool is_timed =
-      step.state == State::kTimed && !step.is_waiting() && step.seen >= std::min(step.planned_when_seen, kWarmUps);
+  const bool is_timed = step.state == State::kTimed && step.seen >= std::min(step.planned_when_seen, kWarmUps);
   if (is_timed && was_cut_ && step.num_freed < kMaxFreed) {
     ++step.num_freed;
-    step.seen = step.planned_when_seen - std::min(step.planned_when_seen, kWarmUps + kTimed);
+    step.seen = 0;
     uncut_steps_ = kWarmUps + kTimed;
   }
   if (!is_timed || was_cut_ || recording_.size() != num_ops) {

@@ -69,15 +69,11 @@ class StepPlans {
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 256; // ops: planned when it has come twice, as one that comes seldom
-  // A program is to compile at its beginning, of so many steps; what comes later is planned when it has come so often,
-  // unless it is long.
-  static constexpr size_t kBeginning = 48;
-  static constexpr size_t kLate = 64;
-  static constexpr size_t kLeastShare = 16; // a step is planned that is at least this part of the ops
-  static constexpr size_t kMostApart = 8;   // and comes after so many steps at most; anew, only one that comes
-  static constexpr size_t kNear = 2;        // after so many: a program is to compile at its beginning only
-  static constexpr size_t kQuiet = 16;      // after so many settled steps, recording is not timed
-  static constexpr size_t kMaxFreed = 3;    // how often others are not cut, so that a step can be timed
+  static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
+  static constexpr size_t kMostApart = 8;    // and comes after so many steps at most; anew, only one that comes
+  static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only
+  static constexpr size_t kQuiet = 16;       // after so many settled steps, recording is not timed
+  static constexpr size_t kMaxFreed = 3;     // how often others are not cut, so that a step can be timed
   // After how many steps one that is settled comes on trial again.
   static constexpr size_t kRetrials[] = {12, 150, 2'000};
 
@@ -142,10 +138,6 @@ class StepPlans {
     }
     bool is_long() const {
       return planned_when_seen == 1;
-    }
-    // Its ops are not yet to be timed.
-    bool is_waiting() const {
-      return state == State::kTimed && seen + kTimed + kWarmUps < planned_when_seen;
     }
   };
 
