@@ -40,9 +40,9 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 //
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
 // is on trial: cut and whole by turns, and it stays cut only if that has indeed
-// been faster, by more than chance. Whoever disturbed the machine meanwhile would have decided for ever,
-// so there are a few more trials, ever later; a step that is cut must still be faster
-// for it, since it takes another processor. If another step follows, its time counts,
+// been faster, by more than chance. Whoever disturbed the machine meanwhile would have
+// decided for ever, so there are a few more trials, ever later; a step that is cut must
+// still be faster for it, since it takes another processor. If another step follows, its time counts,
 // too: it may wait for what has been left to the worker. Where it is cut is planned twice
 // at most, soon after it has first been seen, so that the graphs that are compiled
 // for it are few: a long step, which may be an epoch, once, as soon as it has come.

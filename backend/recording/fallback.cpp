@@ -52,11 +52,8 @@ class CpuCall {
     }
     {
       const CpuKernelScope scope(op_, device_);
-      std::optional<ThreadsOfCall> threads;
       if (kernels == Kernels::kOfGraphs) {
-        threads.emplace(op_, torch::jit::last(*stack_, op_.num_args()));
-      }
-      if (kernels == Kernels::kOfGraphs) {
+        const ThreadsOfCall threads(op_, torch::jit::last(*stack_, op_.num_args()));
         run_call(op_, *stack_);
       } else if (!fill_randomly(op_, *stack_) && !(kernels == Kernels::kExact && run_exactly())) {
         op_.handle().callBoxed(stack_);
