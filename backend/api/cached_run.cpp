@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "backend/api/api.h"
+#include "backend/caches/beginnings.h"
 #include "backend/caches/compile_storms.h"
 #include "backend/caches/find_or_compile.h"
 #include "backend/caches/rare_graphs.h"
@@ -213,6 +214,7 @@ void clear_graphs() {
   clear_sizes();
   clear_storms();
   clear_rare_graphs();
+  begin_anew();
   clear_short_steps();
 }
 

@@ -18,6 +18,7 @@ struct CachedComputation {
   std::vector<Value> roots;
   std::vector<Geometry> inputs; // of the tensors that stand for its leaves
   Provenance provenance;        // of the trace
+  uint64_t compiled_in_step = 0;
   mutable std::atomic<uint64_t> num_runs{0};
 };
 using CachedComputationPtr = std::shared_ptr<const CachedComputation>;

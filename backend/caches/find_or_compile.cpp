@@ -1,8 +1,9 @@
 #include "backend/caches/find_or_compile.h"
 
+#include "backend/caches/beginnings.h"
 #include "backend/caches/compile_storms.h"
-#include "backend/caches/rare_graphs.h"
 #include "backend/caches/recompiles.h"
+#include "backend/caches/steps.h"
 #include "backend/caches/varying_sizes.h"
 #include "backend/diagnostics/journal.h"
 #include "common/config.h"
@@ -27,6 +28,7 @@ make_computation(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots, c
   graph->roots = roots.vec();
   graph->inputs = input_geometries(trace, roots);
   graph->provenance = provenance;
+  graph->compiled_in_step = current_step();
   compiles.add();
   return graph;
 }
@@ -61,7 +63,7 @@ CachedComputationPtr find_compiled(const Hash128& hash) {
   }
   hits.add();
   note_reused(hash);
-  note_run(++(*found)->num_runs);
+  note_graph((*found)->trace.nodes().size(), (*found)->compiled_in_step, ++(*found)->num_runs);
   return *found;
 }
 

@@ -1,9 +1,9 @@
 #include "backend/caches/rare_graphs.h"
 
-#include <atomic>
 #include <optional>
 #include <unordered_map>
 
+#include "backend/caches/beginnings.h"
 #include "backend/caches/compile_storms.h"
 #include "backend/caches/computation_cache.h"
 #include "backend/caches/steps.h"
@@ -17,21 +17,22 @@ namespace {
 
 class RareGraphs {
  public:
-  // Notes that a graph has come. Returns how often it had come, if it is rare.
-  std::optional<size_t> note(const Hash128& graph, bool is_always) {
+  // Notes that a graph of so many ops has come. Returns how often it had come, if it is rare.
+  std::optional<size_t> note(const Hash128& graph, size_t num_ops, bool is_always) {
     const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
-    first_step_ = first_step_ == 0 ? step : first_step_;
-    if (!is_always && !has_repeated_.load(std::memory_order_relaxed) && step < first_step_ + kWarmUp) {
+    const auto known = seen_.find(graph);
+    note_graph(num_ops, known == seen_.end() ? step : known->second.first_step, 0);
+    if (!is_always && is_beginning()) {
       return std::nullopt;
     }
     if (seen_.size() >= kMaxSeen) {
       seen_.clear();
     }
-    Seen& seen = seen_[graph];
-    const uint64_t distance = seen.times > 0 ? step - seen.step : kFar;
-    seen.weight += distance <= kClose ? kEnough / 3 : distance < kFar ? kEnough / 8 : 1;
-    seen.step = step;
+    Seen& seen = seen_.try_emplace(graph, Seen{step}).first->second;
+    const uint64_t distance = seen.times > 0 ? step - seen.last_step : kFar;
+    seen.weight += distance <= kClose ? kEnough / 7 : distance < kFar ? kEnough / 16 : 1;
+    seen.last_step = step;
     if (!is_always && seen.weight >= kEnough) {
       seen_.erase(graph);
       return std::nullopt;
@@ -39,40 +40,27 @@ class RareGraphs {
     return seen.times++;
   }
 
-  void note_run(uint64_t times) {
-    if (times == kOften) {
-      has_repeated_.store(true, std::memory_order_relaxed);
-    }
-  }
-
   void clear() {
     const ForkSafeLock lock(mutex_);
     seen_.clear();
-    first_step_ = 0;
-    has_repeated_.store(false, std::memory_order_relaxed);
   }
 
  private:
-  // The beginning: so many steps, or until one graph has come so often. There are programs that read every tenth loss,
-  // and some that repeat nothing.
-  static constexpr uint64_t kWarmUp = 48;
-  static constexpr uint64_t kOften = 40;
   // In steps.
   static constexpr uint64_t kClose = 8;
   static constexpr uint64_t kFar = 64;
-  static constexpr size_t kEnough = 16;
+  static constexpr size_t kEnough = 32;
   static constexpr size_t kMaxSeen = 4096;
 
   struct Seen {
+    uint64_t first_step = 0;
+    uint64_t last_step = 0;
     size_t times = 0;
     size_t weight = 0;
-    uint64_t step = 0; // the last one
   };
 
-  std::atomic<bool> has_repeated_{false};
   ForkSafeMutex mutex_; // guards all members below
   std::unordered_map<Hash128, Seen> seen_;
-  uint64_t first_step_ = 0; // 0: there was none
 };
 
 RareGraphs& rare_graphs() {
@@ -100,7 +88,7 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
     return false;
   }
   const Hash128 graph = graph_hash(trace, roots);
-  const auto times = rare_graphs().note(graph, when == When::kNever);
+  const auto times = rare_graphs().note(graph, trace.nodes().size(), when == When::kNever);
   if (!times) {
     return false;
   }
@@ -113,10 +101,6 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
     note_compiled(graph, trace);
   }
   return true;
-}
-
-void note_run(uint64_t times) {
-  rare_graphs().note_run(times);
 }
 
 void clear_rare_graphs() {

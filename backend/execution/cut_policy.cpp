@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/caches/beginnings.h"
+
 namespace lazyplug {
 
 void CutPolicy::note(uint64_t op_hash, bool may_overlap) {
@@ -49,7 +51,7 @@ void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
 
 void CutPolicy::end_step(const Limits& limits, size_t num_awaited) {
   ++step_number_;
-  timed_step_ = uses_plans_ ? plans_.end_step(num_awaited) : 0;
+  timed_step_ = uses_plans_ ? plans_.end_step(num_awaited, is_beginning()) : 0;
   if (step_ops_ > limits.max_nodes) {
     last_steps_ = {}; // the program hardly ever waits
   } else {

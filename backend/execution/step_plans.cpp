@@ -199,7 +199,7 @@ void StepPlans::note(uint64_t op_hash, bool may_overlap) {
   }
 }
 
-StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
+StepPlans::StepId StepPlans::end_step(size_t num_awaited, bool is_beginning) {
   const StepId id = prefix_ == 0 ? 1 : prefix_;
   const bool is_known = num_ops_ != 0 && !is_disturbed_;
   const size_t num_ops = std::exchange(num_ops_, 0);
@@ -219,19 +219,20 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited) {
   ++step.seen;
   step.first_at = step.num_seen++ == 0 ? num_steps_ : step.first_at;
   const bool is_soon = num_ops >= kMediumStep || step.is_apart(num_steps_, kNear);
-  step.planned_when_seen = num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
+  step.planned_when_seen = !is_beginning ? kLate : num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
   step.is_rare =
       (step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at) || step.is_apart(num_steps_, kMostApart);
   step.ended_at = all_ops_;
-  num_settled_ = step.state == State::kSettled ? num_settled_ + 1 : 0;
+  num_settled_ = step.state == State::kSettled || step.is_waiting() ? num_settled_ + 1 : 0;
   if (step.state == State::kSettled && step.num_retrials < std::size(kRetrials) &&
       step.seen == kRetrials[step.num_retrials]) {
-    try_again(step);
+    try_again(step, is_beginning);
   }
-  const bool is_timed = step.state == State::kTimed && step.seen >= std::min(step.planned_when_seen, kWarmUps);
+  const bool is_timed =
+      step.state == State::kTimed && !step.is_waiting() && step.seen >= std::min(step.planned_when_seen, kWarmUps);
   if (is_timed && was_cut_ && step.num_freed < kMaxFreed) {
     ++step.num_freed;
-    step.seen = 0;
+    step.seen = step.planned_when_seen - std::min(step.planned_when_seen, kWarmUps + kTimed);
     uncut_steps_ = kWarmUps + kTimed;
   }
   if (!is_timed || was_cut_ || recording_.size() != num_ops) {
@@ -371,8 +372,8 @@ void StepPlans::settle(Step& step, bool cut) {
 }
 
 // At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
-void StepPlans::try_again(Step& step) {
-  const bool is_first = step.num_retrials++ == 0;
+void StepPlans::try_again(Step& step, bool is_beginning) {
+  const bool is_first = step.num_retrials++ == 0 && is_beginning;
   if (step.cuts.empty() && (!is_first || step.is_long() || step.is_apart(num_steps_, kNear))) {
     return;
   }

@@ -51,7 +51,8 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // the others, too: a trial compares a step with its own cuts and without, and a
 // step that has to be timed is not cut at all meanwhile. Counters:
 // StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
-// settled otherwise. Steps that come seldom are not planned, since this compiles.
+// settled otherwise. Steps that come seldom are not planned, since this compiles; nor is, when the program's beginning
+// is over, what has not come often.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -69,6 +70,7 @@ class StepPlans {
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 256; // ops: planned when it has come twice, as one that comes seldom
+  static constexpr size_t kLate = 64;        // so often a step has come that is planned after the beginning
   static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
   static constexpr size_t kMostApart = 8;    // and comes after so many steps at most; anew, only one that comes
   static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only
@@ -95,9 +97,9 @@ class StepPlans {
   void disturb() {
     is_disturbed_ = true;
   }
-  // The program ends the step, and waits for so many of its first ops. Returns its number if its kernels should be
-  // timed, or 0.
-  StepId end_step(size_t num_awaited = SIZE_MAX);
+  // The program, whose beginning it may be (backend/caches/beginnings.h), ends the step, and waits for so many of its
+  // first ops. Returns its number if its kernels should be timed, or 0.
+  StepId end_step(size_t num_awaited = SIZE_MAX, bool is_beginning = true);
   // It waits for more, before it goes on: so many first ops of the step that it has ended.
   void note_also_awaited(size_t num_awaited);
   // The program has the result that it ended the step for.
@@ -139,6 +141,10 @@ class StepPlans {
     bool is_long() const {
       return planned_when_seen == 1;
     }
+    // Its ops are not yet to be timed.
+    bool is_waiting() const {
+      return state == State::kTimed && seen + kTimed + kWarmUps < planned_when_seen;
+    }
   };
 
   // How long a step on trial has taken.
@@ -155,7 +161,7 @@ class StepPlans {
   void note_duration(StepId id, Step& step, double seconds);
   void plan(Step& step);
   void settle(Step& step, bool cut);
-  void try_again(Step& step);
+  void try_again(Step& step, bool is_beginning);
   void cut_from_now_on(Step& step, bool cut);
   void note_trial(const Trial& trial);
 

@@ -94,11 +94,11 @@ class StepPlansTest : public testing::Test {
       plans_.note(first_op + i, may_overlap_);
       cuts += plans_.cuts_here();
     }
-    const auto timed = plans_.end_step();
+    const auto timed = plans_.end_step(SIZE_MAX, is_beginning_);
     num_timed_ += timed != 0;
-    now_ += cuts == 0 ? kKernels : kKernels * (1 - cut_gain);
+    now_ += cuts == 0 ? kernels_ : kernels_ * (1 - cut_gain);
     if (timed != 0) {
-      plans_.note_kernels(timed, std::vector<float>(num_ops, static_cast<float>(kKernels) / num_ops), 5e-6);
+      plans_.note_kernels(timed, std::vector<float>(num_ops, static_cast<float>(kernels_) / num_ops), 5e-6);
     }
     plans_.note_result();
     return cuts;
@@ -122,6 +122,8 @@ class StepPlansTest : public testing::Test {
   double now_ = 100;
   bool may_overlap_ = true;
   size_t num_timed_ = 0;
+  bool is_beginning_ = true;
+  double kernels_ = kKernels;
   StepPlans plans_{[this] { return now_; }};
 };
 
@@ -292,6 +294,40 @@ TEST_F(StepPlansTest, StepThatComesSeldomIsNotPlanned) {
   };
   EXPECT_EQ(cuts_among(StepPlans::kMostApart + 1, 1), 0);
   EXPECT_GT(cuts_among(1, 10'000), 0);
+}
+
+TEST_F(StepPlansTest, AfterTheBeginningAStepIsPlannedWhenItHasComeOften) {
+  is_beginning_ = false;
+  EXPECT_EQ(run_steps(StepPlans::kLate, 1), 0);
+  EXPECT_GT(run_step(1), 0);
+  EXPECT_GT(run_steps(kSettled, 1), 0);
+}
+
+TEST_F(StepPlansTest, AfterTheBeginningAStepIsTimedWhenItIsPlanned) {
+  is_beginning_ = false;
+  num_timed_ = 0;
+  run_steps(StepPlans::kLate - StepPlans::kWarmUps - StepPlans::kTimed, 1);
+  EXPECT_EQ(num_timed_, 0);
+  run_steps(StepPlans::kWarmUps + StepPlans::kTimed, 1);
+  EXPECT_GE(num_timed_, StepPlans::kTimed);
+}
+
+TEST_F(StepPlansTest, AfterTheBeginningLongStepsAreNotPlannedAtOnce) {
+  is_beginning_ = false;
+  run_step(1, 0.3, StepPlans::kLongStep);
+  EXPECT_EQ(run_step(1, 0.3, StepPlans::kLongStep), 0);
+}
+
+TEST_F(StepPlansTest, WhatHadNothingToGainIsPlannedAnewAtTheBeginningOnly) {
+  for (const bool is_late : {false, true}) {
+    is_beginning_ = true;
+    kernels_ = 1e-7;
+    const uint64_t first_op = is_late ? 1 : 100'000;
+    run_steps(kPlanned + 1, first_op); // kept whole
+    kernels_ = kKernels;
+    is_beginning_ = !is_late;
+    EXPECT_EQ(run_steps(StepPlans::kRetrials[0] + kSettled, first_op) == 0, is_late);
+  }
 }
 
 // Its graphs are to be compiled while a program begins.

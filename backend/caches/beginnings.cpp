@@ -1,0 +1,105 @@
+#include "backend/caches/beginnings.h"
+
+#include <atomic>
+
+#include "backend/caches/steps.h"
+#include "common/fork_safe_mutex.h"
+
+namespace lazyplug {
+namespace {
+
+class Beginnings {
+ public:
+  void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
+    const uint64_t step = current_step();
+    uint64_t unset = 0;
+    begin_.compare_exchange_strong(unset, step, std::memory_order_relaxed);
+    if (times == kOften) {
+      has_repeated_.store(true, std::memory_order_relaxed);
+    }
+    // Of a program that goes on as it has there is nothing to be noted.
+    if (is_beginning() || (first_step < step && !is_watching_.load(std::memory_order_relaxed))) {
+      return;
+    }
+    const ForkSafeLock lock(mutex_);
+    if (!is_watching_.load(std::memory_order_relaxed)) {
+      is_watching_.store(true, std::memory_order_relaxed);
+      watched_since_ = step;
+      num_repeating_ = 0;
+      this_step_ = {step};
+    } else if (step != this_step_.number) {
+      end_step(step);
+    }
+    (first_step < watched_since_ ? this_step_.num_old
+     : first_step < step         ? this_step_.num_repeated
+                                 : this_step_.num_new) += num_ops;
+  }
+
+  bool is_beginning() const {
+    const uint64_t begin = begin_.load(std::memory_order_relaxed);
+    return !has_repeated_.load(std::memory_order_relaxed) && (begin == 0 || current_step() < begin + kSteps);
+  }
+
+  void begin_at(uint64_t step) {
+    is_watching_.store(false, std::memory_order_relaxed);
+    has_repeated_.store(false, std::memory_order_relaxed);
+    begin_.store(step, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr uint64_t kSteps = 48;
+  static constexpr uint64_t kOften = 40;
+  static constexpr size_t kEnough = 6;
+  static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
+  static constexpr size_t kLeastShare = 4; // the old program goes on where this part of the ops is its own
+
+  // Of its ops, in graphs that came before they were watched, in other steps since, and in this one.
+  struct Step {
+    uint64_t number = 0;
+    size_t num_old = 0;
+    size_t num_repeated = 0;
+    size_t num_new = 0;
+  };
+
+  void end_step(uint64_t next) {
+    const Step ended = this_step_;
+    this_step_ = {next};
+    if (ended.num_old * kLeastShare >= ended.num_old + ended.num_repeated + ended.num_new) {
+      is_watching_.store(false, std::memory_order_relaxed);
+      return;
+    }
+    num_repeating_ = ended.num_repeated > ended.num_new ? num_repeating_ + 1 + ended.num_repeated / kLongStep : 0;
+    if (num_repeating_ >= kEnough) {
+      begin_at(next);
+    }
+  }
+
+  std::atomic<uint64_t> begin_{0}; // the step; 0: no graph has come
+  std::atomic<bool> has_repeated_{false};
+  std::atomic<bool> is_watching_{false};
+  ForkSafeMutex mutex_; // guards all members below
+  uint64_t watched_since_ = 0;
+  size_t num_repeating_ = 0; // steps in a row, the long ones more than once
+  Step this_step_;
+};
+
+Beginnings& beginnings() {
+  static auto* all = new Beginnings();
+  return *all;
+}
+
+} // namespace
+
+void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
+  beginnings().note_graph(num_ops, first_step, times);
+}
+
+bool is_beginning() {
+  return beginnings().is_beginning();
+}
+
+void begin_anew() {
+  beginnings().begin_at(0);
+}
+
+} // namespace lazyplug

@@ -1,0 +1,122 @@
+#include "backend/caches/beginnings.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/api/cached_run.h"
+#include "backend/caches/steps.h"
+#include "test/cpp/backend/caches/step_of_length.h"
+
+namespace lazyplug {
+namespace {
+
+constexpr size_t kOps = 10;
+
+class BeginningsTest : public testing::Test {
+ protected:
+  BeginningsTest() {
+    begin_anew();
+  }
+  ~BeginningsTest() override {
+    begin_anew();
+  }
+
+  // Steps of a graph that came first in `first_step`, or in this one (0). Returns when it came first.
+  static uint64_t run_steps(int64_t count, uint64_t first_step = 0, size_t num_ops = kOps) {
+    for (int64_t i = 0; i < count; ++i) {
+      note_step();
+      first_step = first_step == 0 ? current_step() : first_step;
+      note_graph(num_ops, first_step, 0);
+    }
+    return first_step;
+  }
+};
+
+TEST_F(BeginningsTest, EndsAfterSomeSteps) {
+  const uint64_t first = run_steps(48);
+  EXPECT_TRUE(is_beginning());
+  run_steps(1, first);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(BeginningsTest, EndsWhenOneGraphHasComeOften) {
+  note_graph(kOps, current_step(), 39);
+  EXPECT_TRUE(is_beginning());
+  note_graph(kOps, current_step(), 40);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(BeginningsTest, ProgramThatGoesOnDoesNotBeginAgain) {
+  const uint64_t first = run_steps(60);
+  for (int i = 0; i < 60; ++i) {
+    run_steps(3); // new
+    run_steps(1, first);
+    ASSERT_FALSE(is_beginning());
+  }
+  run_steps(60, first);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(BeginningsTest, AnotherProgramBegins) {
+  run_steps(60);
+  const uint64_t first = run_steps(7); // the first of them repeats nothing
+  EXPECT_FALSE(is_beginning());
+  run_steps(1, first);
+  EXPECT_TRUE(is_beginning());
+  run_steps(60, first);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(BeginningsTest, AnotherOneOfLongStepsBeginsSooner) {
+  run_steps(60);
+  const uint64_t first = run_steps(2, 0, 1000);
+  run_steps(1, first, 1000);
+  EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(BeginningsTest, WhatAllProgramsDoIsOfNoWeight) {
+  const uint64_t old = run_steps(60);
+  uint64_t first = 0;
+  for (int i = 0; i < 8; ++i) {
+    first = run_steps(1, first);
+    note_graph(kOps / 4, old, 60);
+  }
+  EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(BeginningsTest, WhatOnlyBringsNewGraphsHasNotBegun) {
+  run_steps(60);
+  for (int i = 0; i < 60; ++i) {
+    run_steps(1);
+    ASSERT_FALSE(is_beginning());
+  }
+}
+
+TEST_F(BeginningsTest, FewStepsOfAnotherKindAreNoBeginning) {
+  const uint64_t old = run_steps(60);
+  const uint64_t first = run_steps(4);
+  run_steps(1, old);
+  run_steps(4, first);
+  run_steps(1, old);
+  EXPECT_FALSE(is_beginning());
+}
+
+// What is compiled, and when: of two programs, the second one's graphs, soon after it has begun.
+TEST_F(BeginningsTest, SecondProgramIsCompiledAsTheFirst) {
+  const ScopedFlag<std::string> automatic(config().compile, "auto");
+  const ScopedFlag<int64_t> chunk(config().chunk_nodes, 1 << 20);
+  clear_graphs();
+  for (int i = 0; i < 60; ++i) {
+    run_step_of_length(1);
+  }
+  reset_metrics();
+  for (int i = 0; i < 9; ++i) {
+    run_step_of_length(2);
+  }
+  run_step_of_length(3);
+  EXPECT_EQ(count("Compile"), 2);
+  EXPECT_EQ(count("RunUncompiled"), 7);
+  clear_graphs();
+}
+
+} // namespace
+} // namespace lazyplug
