@@ -1,6 +1,7 @@
 #include "backend/caches/beginnings.h"
 
 #include <atomic>
+#include <utility>
 
 #include "backend/caches/steps.h"
 #include "common/fork_safe_mutex.h"
@@ -18,19 +19,19 @@ class Beginnings {
       has_repeated_.store(true, std::memory_order_relaxed);
     }
     // Of a program that goes on as it has there is nothing to be noted.
-    if (is_beginning() || (first_step < step && !is_watching_.load(std::memory_order_relaxed))) {
+    if (first_step < step && !is_watching_.load(std::memory_order_relaxed)) {
       return;
     }
     const ForkSafeLock lock(mutex_);
     if (!is_watching_.load(std::memory_order_relaxed)) {
       is_watching_.store(true, std::memory_order_relaxed);
       watched_since_ = step;
-      num_repeating_ = 0;
+      num_repeating_ = num_old_ = num_others_ = 0;
       this_step_ = {step};
     } else if (step != this_step_.number) {
       end_step(step);
     }
-    (first_step < watched_since_ ? this_step_.num_old
+    (first_step < watched_since_ ? num_old_
      : first_step < step         ? this_step_.num_repeated
                                  : this_step_.num_new) += num_ops;
   }
@@ -53,23 +54,20 @@ class Beginnings {
   static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
   static constexpr size_t kLeastShare = 4; // the old program goes on where this part of the ops is its own
 
-  // Of its ops, in graphs that came before they were watched, in other steps since, and in this one.
   struct Step {
     uint64_t number = 0;
-    size_t num_old = 0;
-    size_t num_repeated = 0;
-    size_t num_new = 0;
+    size_t num_repeated = 0; // ops of graphs that have come in other steps since steps are watched
+    size_t num_new = 0;      // likewise, that had not come
   };
 
   void end_step(uint64_t next) {
-    const Step ended = this_step_;
-    this_step_ = {next};
-    if (ended.num_old * kLeastShare >= ended.num_old + ended.num_repeated + ended.num_new) {
+    const auto [number, num_repeated, num_new] = std::exchange(this_step_, {next});
+    num_others_ += num_repeated + num_new;
+    if (num_old_ * kLeastShare >= num_old_ + num_others_) {
       is_watching_.store(false, std::memory_order_relaxed);
-      return;
-    }
-    num_repeating_ = ended.num_repeated > ended.num_new ? num_repeating_ + 1 + ended.num_repeated / kLongStep : 0;
-    if (num_repeating_ >= kEnough) {
+    } else if (num_new >= num_repeated) {
+      num_repeating_ = num_new != 0 ? 0 : num_repeating_;
+    } else if ((num_repeating_ += 1 + num_repeated / kLongStep) >= kEnough) {
       begin_at(next);
     }
   }
@@ -80,6 +78,8 @@ class Beginnings {
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;
   size_t num_repeating_ = 0; // steps in a row, the long ones more than once
+  size_t num_old_ = 0;       // ops of graphs that had come before
+  size_t num_others_ = 0;    // of others, in steps that have ended
   Step this_step_;
 };
 

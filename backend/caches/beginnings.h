@@ -8,8 +8,9 @@ namespace lazyplug {
 // A program is to compile at its beginning, since it is likely to repeat what it begins with: 48 steps, or until one
 // graph has come 40 times. (There are programs that read every tenth loss, and some that repeat nothing.)
 //
-// A process may run several programs, one after the other, and a program has phases. So it is another beginning when
-// six steps in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
+// A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
+// beginning is over, when six steps in a row, or fewer long ones, have repeated themselves and hardly anything that had
+// come before them.
 //
 // All of it is thread-safe.
 

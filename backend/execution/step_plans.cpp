@@ -286,7 +286,8 @@ void StepPlans::note_follower() {
 }
 
 void StepPlans::note_duration(StepId id, Step& step, double seconds) {
-  if (step.state == State::kTimed && step.seen >= step.planned_when_seen && !was_cut_) {
+  const bool is_to_be_timed = step.times.recording.empty() && step.seen < step.planned_when_seen + kWarmUps + kTimed;
+  if (step.state == State::kTimed && step.seen >= step.planned_when_seen && !is_to_be_timed && !was_cut_) {
     plan(step);
   }
   if (step.state == State::kTrial && step.seen != 0) {

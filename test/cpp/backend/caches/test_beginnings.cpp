@@ -32,9 +32,19 @@ class BeginningsTest : public testing::Test {
 };
 
 TEST_F(BeginningsTest, EndsAfterSomeSteps) {
+  for (int i = 0; i < 48; ++i) {
+    run_steps(1);
+    ASSERT_TRUE(is_beginning());
+  }
+  run_steps(1);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(BeginningsTest, IsThatOfWhatRepeatsItself) {
+  run_steps(40);
   const uint64_t first = run_steps(48);
   EXPECT_TRUE(is_beginning());
-  run_steps(1, first);
+  run_steps(10, first);
   EXPECT_FALSE(is_beginning());
 }
 
@@ -83,6 +93,14 @@ TEST_F(BeginningsTest, WhatAllProgramsDoIsOfNoWeight) {
   EXPECT_TRUE(is_beginning());
 }
 
+TEST_F(BeginningsTest, ShortStepThatIsOldIsOfNoWeight) {
+  const uint64_t old = run_steps(60);
+  const uint64_t first = run_steps(1);
+  run_steps(1, old, 1);
+  run_steps(7, first);
+  EXPECT_TRUE(is_beginning());
+}
+
 TEST_F(BeginningsTest, WhatOnlyBringsNewGraphsHasNotBegun) {
   run_steps(60);
   for (int i = 0; i < 60; ++i) {
@@ -91,13 +109,14 @@ TEST_F(BeginningsTest, WhatOnlyBringsNewGraphsHasNotBegun) {
   }
 }
 
-TEST_F(BeginningsTest, FewStepsOfAnotherKindAreNoBeginning) {
+TEST_F(BeginningsTest, StepsOfAnotherKindBetweenOthersAreNoBeginning) {
   const uint64_t old = run_steps(60);
-  const uint64_t first = run_steps(4);
-  run_steps(1, old);
-  run_steps(4, first);
-  run_steps(1, old);
-  EXPECT_FALSE(is_beginning());
+  uint64_t first = 0;
+  for (int i = 0; i < 10; ++i) {
+    first = run_steps(2, first);
+    run_steps(1, old);
+    ASSERT_FALSE(is_beginning());
+  }
 }
 
 // What is compiled, and when: of two programs, the second one's graphs, soon after it has begun.
