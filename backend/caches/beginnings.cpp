@@ -36,19 +36,30 @@ class Beginnings {
                                  : this_step_.num_new) += num_ops;
   }
 
+  void note_update() {
+    num_updates_.fetch_add(1, std::memory_order_relaxed);
+  }
+
   bool is_beginning() const {
     const uint64_t begin = begin_.load(std::memory_order_relaxed);
-    return !has_repeated_.load(std::memory_order_relaxed) && (begin == 0 || current_step() < begin + kSteps);
+    if (begin == 0 || has_repeated_.load(std::memory_order_relaxed)) {
+      return begin == 0;
+    }
+    const uint64_t num_steps = current_step() - begin;
+    const bool has_trained = num_updates_.load(std::memory_order_relaxed) >= kSteps && num_steps >= kLeastSteps;
+    return num_steps < kSteps && !has_trained;
   }
 
   void begin_at(uint64_t step) {
     is_watching_.store(false, std::memory_order_relaxed);
     has_repeated_.store(false, std::memory_order_relaxed);
+    num_updates_.store(0, std::memory_order_relaxed);
     begin_.store(step, std::memory_order_relaxed);
   }
 
  private:
   static constexpr uint64_t kSteps = 48;
+  static constexpr uint64_t kLeastSteps = 5; // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
   static constexpr size_t kEnough = 6;
   static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
@@ -74,6 +85,7 @@ class Beginnings {
 
   std::atomic<uint64_t> begin_{0}; // the step; 0: no graph has come
   std::atomic<bool> has_repeated_{false};
+  std::atomic<uint64_t> num_updates_{0}; // since it began
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;
@@ -92,6 +104,10 @@ Beginnings& beginnings() {
 
 void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
   beginnings().note_graph(num_ops, first_step, times);
+}
+
+void note_update() {
+  beginnings().note_update();
 }
 
 bool is_beginning() {

@@ -79,7 +79,7 @@ When when_to_compile() {
 
 } // namespace
 
-bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
+bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots, bool will_repeat) {
   static Counter& misses = counter("CacheMiss");
   static Counter& uncompiled = counter("RunUncompiled");
   const When when = when_to_compile();
@@ -89,7 +89,7 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
   }
   const Hash128 graph = graph_hash(trace, roots);
   const auto times = rare_graphs().note(graph, trace.nodes().size(), when == When::kNever);
-  if (!times) {
+  if (!times || (will_repeat && when == When::kAuto)) {
     return false;
   }
   misses.add();

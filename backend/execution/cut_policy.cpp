@@ -22,13 +22,13 @@ void CutPolicy::note(uint64_t op_hash, bool may_overlap) {
 bool CutPolicy::should_cut(Size trace, const Limits& limits) {
   const bool may_cut = trace.nodes >= limits.min_nodes || trace.bytes >= limits.max_bytes / 4;
   const bool must_cut = trace.nodes >= limits.max_nodes || trace.bytes >= limits.max_bytes;
-  const bool is_planned = uses_plans_ && plans_.cuts_here();
-  const bool is_expected = is_planned || is_chunk(limits) || (may_cut && places_.count(place_) != 0);
+  is_planned_ = uses_plans_ && plans_.cuts_here();
+  const bool is_expected = is_planned_ || is_chunk(limits) || (may_cut && places_.count(place_) != 0);
   if (must_cut && !is_expected) {
     remember(place_);
   }
   is_cutting_ = is_expected || must_cut;
-  if (is_cutting_ && !is_planned) {
+  if (is_cutting_ && !is_planned_) {
     plans_.disturb();
   }
   return is_cutting_;
@@ -43,8 +43,10 @@ bool CutPolicy::is_chunk(const Limits& limits) const {
 void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
   chunk_ops_ = 0;
   timed_step_ = 0;
+  has_ended_piece_ = is_cutting_ && is_planned_;
   if (!is_cutting_ && step_ops_ != 0) {
     end_step(limits, num_awaited);
+    has_ended_piece_ = uses_plans_ && plans_.has_ended_in_pieces();
   }
   is_cutting_ = false;
 }

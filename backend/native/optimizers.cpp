@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "backend/caches/beginnings.h"
 #include "backend/execution/lazy_storage.h"
 #include "backend/ops/op_registry.h"
 #include "backend/recording/fast_kernels.h"
@@ -129,6 +130,7 @@ std::vector<at::Tensor> concatenate(TensorLists lists) {
 
 void record(TensorLists written, at::TensorList read, c10::ArrayRef<double> numbers, const Update& update) {
   static const OpInfo& op = op_info(kTileUpdate, "");
+  note_update();
   const std::vector<at::Tensor> all_written = concatenate(written);
   const c10::IValue scalars = to_list(numbers);
   const auto rows = static_cast<int64_t>(written[0].size());

@@ -55,6 +55,16 @@ TEST_F(BeginningsTest, EndsWhenOneGraphHasComeOften) {
   EXPECT_FALSE(is_beginning());
 }
 
+TEST_F(BeginningsTest, EndsAfterSomeUpdates) {
+  run_steps(2);
+  for (int i = 0; i < 100; ++i) {
+    note_update();
+  }
+  EXPECT_TRUE(is_beginning()) << "each parameter may be updated by itself";
+  run_steps(4);
+  EXPECT_FALSE(is_beginning());
+}
+
 TEST_F(BeginningsTest, ProgramThatGoesOnDoesNotBeginAgain) {
   const uint64_t first = run_steps(60);
   for (int i = 0; i < 60; ++i) {

@@ -82,6 +82,15 @@ TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {
   EXPECT_EQ(count("RunUncompiled"), 12);
 }
 
+TEST_F(RareGraphsTest, WhatWillRepeatIsCompiledAtOnce) {
+  warm_up();
+  Trace trace;
+  EXPECT_FALSE(runs_uncompiled(trace, {}, /*will_repeat=*/true));
+  EXPECT_TRUE(runs_uncompiled(trace, {}, /*will_repeat=*/false));
+  const ScopedFlag<std::string> never(config().compile, "never");
+  EXPECT_TRUE(runs_uncompiled(trace, {}, /*will_repeat=*/true));
+}
+
 TEST_F(RareGraphsTest, FlagDecides) {
   {
     const ScopedFlag<std::string> never(config().compile, "never");
