@@ -49,6 +49,7 @@ void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
     has_ended_piece_ = uses_plans_ && plans_.has_ended_in_pieces();
   }
   is_cutting_ = false;
+  is_planned_ = false;
 }
 
 void CutPolicy::end_step(const Limits& limits, size_t num_awaited) {
