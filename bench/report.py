@@ -2,6 +2,7 @@
 
     python bench/report.py build/bench.json                # as the runner prints them at its end
     python bench/report.py build/bench.json --markdown     # as docs/performance.md has them; several files are one run
+    python bench/report.py build/bench.json --markdown --side-by-side    # one table of the cases for all threads
 
 A speed is the reference's time ÷ the contestant's, with the 10th and 90th percentile of the rounds; CPU time is the
 contestant's ÷ the reference's.
@@ -116,6 +117,27 @@ def case_table(rows, failures):
     return [header, *(case_line(case, names, rows) for case in cases)]
 
 
+def threads_cells(row, rows):
+    """Of one case at one number of threads, and whether a bar is missed."""
+    if row is None:
+        return ["", "", "", ""]
+    return [f"{row.reference_ms:.3f}", f"{row.speed:.2f}", f"{row.cpu:.2f}", bar_cells(bars.judged(row, rows))[-1]]
+
+
+def threads_table(rows):
+    """Of all cases, what the device does, with the numbers of threads beside each other."""
+    own = [row for row in rows if kind_of(row.contestant) == "lazy"]
+    numbers = list(dict.fromkeys(row.threads for row in own))
+    of = {(row.case, row.threads): row for row in own}
+    names = [f"{number} thread{'s' * (number > 1)}" for number in numbers]
+    header = ["case", *(title for name in names for title in (f"{own[0].reference} ms", name, "CPU", ""))]
+    cases = dict.fromkeys(row.case for row in own)
+    return [
+        header,
+        *([case, *(c for n in numbers for c in threads_cells(of.get((case, n)), rows))] for case in cases),
+    ]
+
+
 def mean_line(title, group, rows):
     """Of one contestant's rows in a group."""
     worst = min(group, key=lambda row: row.speed)
@@ -139,17 +161,20 @@ def mean_table(rows):
     return table
 
 
-def titled_tables(rows, failures):
+def titled_tables(rows, failures, side_by_side=False):
     """Pairs: the means, and the cases at each number of threads."""
     if rows:
         yield "geometric means", mean_table(rows)
+    if side_by_side:
+        yield "cases", threads_table(rows)
+        return
     for threads in dict.fromkeys(row.threads for row in rows):
         mine, missing = ([o for o in outcomes if o.threads == threads] for outcomes in (rows, failures))
         yield f"{threads} intra-op thread{'s' * (threads > 1)}", case_table(mine, missing)
 
 
-def show(rows, failures, render=plain):
-    for title, table in titled_tables(rows, failures):
+def show(rows, failures, render=plain, side_by_side=False):
+    for title, table in titled_tables(rows, failures, side_by_side):
         print(f"\n{title}\n\n{render(table)}")
     if failures:
         print("", *map(reason, failures), sep="\n")
@@ -159,12 +184,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--markdown", action="store_true", help="only the tables, for a document")
+    parser.add_argument("--side-by-side", action="store_true", help="the device's cases in one table for all threads")
     options = parser.parse_args()
     outcomes = load(options.files)
     if not options.markdown:
         print(HEADER, *map(line, outcomes), sep="\n")
     rows, failures = sorted_out(outcomes)
-    show(rows, failures, markdown if options.markdown else plain)
+    show(rows, failures, markdown if options.markdown else plain, options.side_by_side)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,17 @@ def test_tables_are_printed_again_from_json(tmp_path, capsys, monkeypatch):
     assert "LeNet, training: compile failed: RuntimeError: no compiler" in printed
 
 
+def test_threads_stand_side_by_side(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "bench.json"
+    report.save(path, [*ROWS, row("LeNet, training", "lazy", [0.5], threads=2)])
+    monkeypatch.setattr(sys, "argv", ["report.py", str(path), "--markdown", "--side-by-side"])
+    report.main()
+    header, _, gpt2, lenet = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")][-4:]
+    assert header == "| case | eager ms | 1 thread | CPU |  | eager ms | 2 threads | CPU |  |"
+    assert gpt2 == "| GPT-2, training | 1.000 | 2.00 | 0.50 |  |  |  |  |  |"
+    assert lenet == "| LeNet, training | 1.000 | 0.80 | 1.25 | missed | 1.000 | 2.00 | 0.50 |  |"
+
+
 def test_columns_stand_below_each_other():
     assert report.plain([["a", "b"], ["long", ""]]) == "a     b\nlong"
 
