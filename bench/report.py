@@ -124,9 +124,8 @@ def threads_cells(row, rows):
     return [f"{row.reference_ms:.3f}", f"{row.speed:.2f}", f"{row.cpu:.2f}", bar_cells(bars.judged(row, rows))[-1]]
 
 
-def threads_table(rows):
-    """Of all cases, what the device does, with the numbers of threads beside each other."""
-    own = [row for row in rows if kind_of(row.contestant) == "lazy"]
+def threads_table(own, rows):
+    """Of the device's rows, with the numbers of threads beside each other."""
     numbers = list(dict.fromkeys(row.threads for row in own))
     of = {(row.case, row.threads): row for row in own}
     names = [f"{number} thread{'s' * (number > 1)}" for number in numbers]
@@ -166,7 +165,9 @@ def titled_tables(rows, failures, side_by_side=False):
     if rows:
         yield "geometric means", mean_table(rows)
     if side_by_side:
-        yield "cases", threads_table(rows)
+        own = [row for row in rows if kind_of(row.contestant) == "lazy"]
+        if own:
+            yield "cases", threads_table(own, rows)
         return
     for threads in dict.fromkeys(row.threads for row in rows):
         mine, missing = ([o for o in outcomes if o.threads == threads] for outcomes in (rows, failures))

@@ -13,8 +13,9 @@ class Beginnings {
  public:
   void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
     const uint64_t step = current_step();
-    uint64_t unset = 0;
-    begin_.compare_exchange_strong(unset, step, std::memory_order_relaxed);
+    if (uint64_t unset = begin_.load(std::memory_order_relaxed); unset == 0) {
+      begin_.compare_exchange_strong(unset, step, std::memory_order_relaxed);
+    }
     if (times == kOften) {
       has_repeated_.store(true, std::memory_order_relaxed);
     }
@@ -42,12 +43,12 @@ class Beginnings {
 
   bool is_beginning() const {
     const uint64_t begin = begin_.load(std::memory_order_relaxed);
-    if (begin == 0 || has_repeated_.load(std::memory_order_relaxed)) {
-      return begin == 0;
+    if (begin == 0) {
+      return true;
     }
     const uint64_t num_steps = current_step() - begin;
     const bool has_trained = num_updates_.load(std::memory_order_relaxed) >= kSteps && num_steps >= kLeastSteps;
-    return num_steps < kSteps && !has_trained;
+    return num_steps < kSteps && !has_trained && !has_repeated_.load(std::memory_order_relaxed);
   }
 
   void begin_at(uint64_t step) {

@@ -21,20 +21,23 @@ class RareGraphs {
   std::optional<size_t> note(const Hash128& graph, size_t num_ops, bool is_always) {
     const uint64_t step = current_step();
     const ForkSafeLock lock(mutex_);
-    const auto known = seen_.find(graph);
+    auto known = seen_.find(graph);
     note_graph(num_ops, known == seen_.end() ? step : known->second.first_step, 0);
     if (!is_always && is_beginning()) {
       return std::nullopt;
     }
-    if (seen_.size() >= kMaxSeen) {
-      seen_.clear();
+    if (known == seen_.end()) {
+      if (seen_.size() >= kMaxSeen) {
+        seen_.clear();
+      }
+      known = seen_.emplace(graph, Seen{step}).first;
     }
-    Seen& seen = seen_.try_emplace(graph, Seen{step}).first->second;
+    Seen& seen = known->second;
     const uint64_t distance = seen.times > 0 ? step - seen.last_step : kFar;
     seen.weight += distance <= kClose ? kEnough / 7 : distance < kFar ? kEnough / 16 : 1;
     seen.last_step = step;
     if (!is_always && seen.weight >= kEnough) {
-      seen_.erase(graph);
+      seen_.erase(known);
       return std::nullopt;
     }
     return seen.times++;
