@@ -37,6 +37,24 @@ class Beginnings {
                                  : this_step_.num_new) += num_ops;
   }
 
+  void note_ages(const Ages& ages, bool is_known) {
+    if (ages.oldest_read == Ages::kNone) {
+      return; // nothing is told by what all programs do, such as to draw numbers
+    }
+    const bool is_of_program = ages.oldest_read <= newest_of_program_.load(std::memory_order_relaxed);
+    if (is_known && !is_of_program) {
+      return; // it may be of the program before, if that makes all its tensors in each step, or of another one
+    }
+    newest_of_program_.store(ages.newest, std::memory_order_relaxed);
+    if (is_known) {
+      if (num_known_.load(std::memory_order_relaxed) < kQuiet) {
+        num_known_.fetch_add(1, std::memory_order_relaxed);
+      }
+    } else if (num_known_.exchange(0, std::memory_order_relaxed) >= kQuiet && !is_of_program) {
+      begin_at(current_step());
+    }
+  }
+
   void note_update() {
     num_updates_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -62,6 +80,7 @@ class Beginnings {
   static constexpr uint64_t kSteps = 48;
   static constexpr uint64_t kLeastSteps = 5; // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
+  static constexpr uint64_t kQuiet = 16; // graphs
   static constexpr size_t kEnough = 6;
   static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
   static constexpr size_t kLeastShare = 4; // the old program goes on where this part of the ops is its own
@@ -86,7 +105,9 @@ class Beginnings {
 
   std::atomic<uint64_t> begin_{0}; // the step; 0: no graph has come
   std::atomic<bool> has_repeated_{false};
-  std::atomic<uint64_t> num_updates_{0}; // since it began
+  std::atomic<uint64_t> num_updates_{0};       // since it began
+  std::atomic<uint64_t> newest_of_program_{0}; // tensor that it has had
+  std::atomic<uint64_t> num_known_{0};         // graphs of it, since one was not known
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;
@@ -105,6 +126,10 @@ Beginnings& beginnings() {
 
 void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
   beginnings().note_graph(num_ops, first_step, times);
+}
+
+void note_ages(const Ages& ages, bool is_known) {
+  beginnings().note_ages(ages, is_known);
 }
 
 void note_update() {

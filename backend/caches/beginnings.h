@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace lazyplug {
 
@@ -10,14 +11,24 @@ namespace lazyplug {
 // programs that read every tenth loss, and some that repeat nothing.)
 //
 // A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
-// beginning is over, when six steps in a row, or fewer long ones, have repeated themselves and hardly anything that had
-// come before them.
+// beginning is over, when a graph that is not known reads only tensors that are newer than all that the program before
+// has had, whose graphs had all been known for a while; or when six steps in a row, or fewer long ones, have repeated
+// themselves and hardly anything that had come before them.
 //
 // All of it is thread-safe.
 
 // A graph of so many ops comes, compiled or not, which came first in step `first_step` (backend/caches/steps.h), and is
 // compiled and runs for the `times`th time, or is not (0).
 void note_graph(size_t num_ops, uint64_t first_step, uint64_t times);
+
+// The tensors of a graph, by the numbers of their storages, which grow.
+struct Ages {
+  static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  uint64_t oldest_read = kNone; // of those that it reads, if it reads any
+  uint64_t newest = 0;          // of all that there were when it was cut
+};
+// A graph of such tensors comes, which is known, since it has been compiled, or is not.
+void note_ages(const Ages& ages, bool is_known);
 
 // An optimizer makes an update.
 void note_update();

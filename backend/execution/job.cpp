@@ -272,15 +272,20 @@ bool leave_out_unneeded(Job& job) {
   return true;
 }
 
+CachedComputationPtr find_known(Job& job) {
+  auto known = find_compiled(job.trace, job.roots);
+  if (!known && !job.timed && leave_out_unneeded(job)) { // a timed one tells the times of all calls
+    known = find_compiled(job.trace, job.roots);
+  }
+  return known;
+}
+
 // Null if the job is to run call by call.
 CachedComputationPtr find_graph(Job& job) {
-  if (auto known = find_compiled(job.trace, job.roots)) {
+  auto known = find_known(job);
+  note_ages(job.ages, known != nullptr);
+  if (known) {
     return known;
-  }
-  if (!job.timed && leave_out_unneeded(job)) { // a timed one tells the times of all calls
-    if (auto known = find_compiled(job.trace, job.roots)) {
-      return known;
-    }
   }
   return runs_uncompiled(job.trace, job.roots, job.is_planned) ? nullptr
                                                                : find_or_compile(job.trace, job.roots, job.provenance);

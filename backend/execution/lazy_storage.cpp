@@ -11,9 +11,10 @@
 namespace lazyplug {
 namespace {
 
+std::atomic<uint64_t> latest_id{0};
+
 uint64_t next_id() {
-  static std::atomic<uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
+  return latest_id.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 // Neither autograd nor Python has seen it.
@@ -73,6 +74,10 @@ LazyStorageImpl::LazyStorageImpl(size_t nbytes, c10::DataPtr data, DeviceContext
           resizable),
       id_(next_id()),
       context_(&context) {}
+
+uint64_t LazyStorageImpl::newest_id() {
+  return latest_id.load(std::memory_order_relaxed);
+}
 
 LazyStorageImpl::~LazyStorageImpl() {
   context_->forget(*this);

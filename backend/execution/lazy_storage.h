@@ -75,10 +75,12 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   DeviceContext& context() const {
     return *context_;
   }
-  // Unique in the process.
+  // Unique in the process; the newer, the higher.
   uint64_t id() const {
     return id_;
   }
+  // Of the newest one that there has been.
+  static uint64_t newest_id();
   // How many views of it have been made, about: of threads that make some at once, one may be lost.
   uint32_t num_views() const {
     return num_views_.load(std::memory_order_relaxed);

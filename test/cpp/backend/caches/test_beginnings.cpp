@@ -129,6 +129,87 @@ TEST_F(BeginningsTest, StepsOfAnotherKindBetweenOthersAreNoBeginning) {
   }
 }
 
+class AgesTest : public BeginningsTest {
+ protected:
+  static uint64_t make_tensor() {
+    return ++newest_;
+  }
+  static void run_known(int count, uint64_t oldest_read) {
+    for (int i = 0; i < count; ++i) {
+      note_step();
+      note_ages({oldest_read, make_tensor()}, true);
+      note_graph(kOps, first_step_, 50);
+    }
+  }
+  static void run_unknown(uint64_t oldest_read) {
+    note_step();
+    note_ages({oldest_read, make_tensor()}, false);
+  }
+  // A program that is over its beginning. Returns a tensor that it reads in each step.
+  static uint64_t run_program() {
+    const uint64_t parameter = make_tensor();
+    run_unknown(parameter);
+    first_step_ = current_step();
+    run_known(60, parameter);
+    EXPECT_FALSE(is_beginning());
+    return parameter;
+  }
+
+ private:
+  static inline uint64_t newest_ = uint64_t{1} << 40; // newer than what the process has
+  static inline uint64_t first_step_ = 0;
+};
+
+TEST_F(AgesTest, ProgramThatReadsNothingOldBeginsAtOnce) {
+  run_program();
+  run_unknown(make_tensor());
+  EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(AgesTest, WhatReadsAnythingOldIsOfTheSameProgram) {
+  const uint64_t parameter = run_program();
+  run_unknown(parameter);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(AgesTest, WhatReadsResultsOfTheProgramIsOfIt) {
+  const uint64_t parameter = run_program();
+  const uint64_t result = make_tensor();
+  run_known(1, parameter);
+  run_unknown(result);
+  EXPECT_FALSE(is_beginning());
+}
+
+TEST_F(AgesTest, WhatReadsNothingTellsNothing) {
+  run_program();
+  const uint64_t parameter = make_tensor();
+  run_unknown(Ages::kNone);
+  EXPECT_FALSE(is_beginning());
+  run_known(1, Ages::kNone);
+  run_unknown(parameter);
+  EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(AgesTest, KnownGraphOfNewTensorsDoesNotHideTheProgram) {
+  run_program();
+  const uint64_t parameter = make_tensor();
+  run_known(1, make_tensor());
+  run_unknown(parameter);
+  EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(AgesTest, ProgramThatKeepsNothingDoesNotBeginAgain) {
+  run_program();
+  for (int i = 0; i < 60; ++i) {
+    run_unknown(make_tensor());
+    run_steps(1); // which ends the beginning
+  }
+  ASSERT_FALSE(is_beginning());
+  run_known(30, make_tensor());
+  run_unknown(make_tensor());
+  EXPECT_FALSE(is_beginning());
+}
+
 // What is compiled, and when: of two programs, the second one's graphs, soon after it has begun.
 TEST_F(BeginningsTest, SecondProgramIsCompiledAsTheFirst) {
   const ScopedFlag<std::string> automatic(config().compile, "auto");
