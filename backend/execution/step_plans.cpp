@@ -25,6 +25,13 @@ double least_saving(double whole) {
   return std::max(kLeastSaving, std::min(whole * kLeastGain, kLargeSaving));
 }
 
+// What a trial has to show: more than what cuts are planned for. Of what is chosen by a noisy measurement the true gain
+// is less than the measured one, and it is paid for with another processor's time.
+double least_gain_of_trial(double whole) {
+  constexpr double kCaution = 1.5;
+  return std::max(kCaution * kLeastSaving, std::min(kCaution * kLeastGain * whole, kLargeSaving));
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -321,8 +328,7 @@ void StepPlans::note_trial(const Trial& trial) {
   }
   const double whole = median(step.whole);
   const double gain = whole - median(step.cut);
-  const double margin = least_saving(whole) / 2;
-  const bool gains = gain > (step.is_cut ? 0 : margin); // the worker is not for nothing
+  const bool gains = gain > (step.is_cut ? 0 : least_gain_of_trial(whole)); // the worker is not for nothing
   const bool is_chance = !are_mostly_below(step.cut, step.whole);
   if (gains && is_chance && step.num_trials == kTrials) {
     step.num_trials = 2 * kTrials;

@@ -40,19 +40,16 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 //
 // A step that comes again is timed, whole, a few times. If cuts promise a gain, it
 // is on trial: cut and whole by turns, and it stays cut only if that has indeed
-// been faster, by more than chance. Whoever disturbed the machine meanwhile would have
-// decided for ever, so there are a few more trials, ever later; a step that is cut must
-// still be faster for it, since it takes another processor. If another step follows, its time counts,
-// too: it may wait for what has been left to the worker. Where it is cut is planned twice
-// at most, soon after it has first been seen, so that the graphs that are compiled
-// for it are few: a long step, which may be an epoch, once, as soon as it has come.
-// A step that is a small part of what is recorded is not planned. Where steps begin
-// alike, such as an evaluation and a training step, the cuts of each are those of
-// the others, too: a trial compares a step with its own cuts and without, and a
-// step that has to be timed is not cut at all meanwhile. Counters:
-// StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those that a later trial has
-// settled otherwise. Steps that come seldom are not planned, since this compiles; nor is, when the program's beginning
-// is over, what has not come often.
+// been faster, by more than chance, and by 15%, or 0.2 ms of a long step. Whoever disturbed the machine meanwhile would
+// have decided for ever, so there are a few more trials, ever later; a step that is cut must still be faster for it,
+// since it takes another processor. If another step follows, its time counts, too: it may wait for what has been left
+// to the worker. Where it is cut is planned twice at most, soon after it has first been seen, so that the graphs that
+// are compiled for it are few: a long step, which may be an epoch, once, as soon as it has come. A step that is a small
+// part of what is recorded is not planned. Where steps begin alike, such as an evaluation and a training step, the cuts
+// of each are those of the others, too: a trial compares a step with its own cuts and without, and a step that has to
+// be timed is not cut at all meanwhile. Counters: StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those
+// that a later trial has settled otherwise. Steps that come seldom are not planned, since this compiles; nor is, when
+// the program's beginning is over, what has not come often.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {

@@ -156,6 +156,11 @@ TEST_F(StepPlansTest, CutsThatDoNotGainAreTakenBack) {
   EXPECT_EQ(settled("StepsOnTrial"), tried);
 }
 
+TEST_F(StepPlansTest, CutsThatGainLittleAreTakenBack) {
+  EXPECT_EQ(run_steps(kSettled + kUnclear, 1, /*cut_gain=*/1.5e-4 / kernels_), 0) << "not worth another processor";
+  EXPECT_GT(run_steps(kSettled + kUnclear, 1'000, /*cut_gain=*/2.5e-4 / kernels_), 0);
+}
+
 TEST_F(StepPlansTest, ADisturbanceOfOneStretchDecidesNothing) {
   const int64_t before = settled("StepsCut");
   run_steps(kPlanned, 1);
