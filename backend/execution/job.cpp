@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "backend/caches/beginnings.h"
 #include "backend/caches/find_or_compile.h"
 #include "backend/caches/rare_graphs.h"
 #include "backend/diagnostics/journal.h"
@@ -272,6 +273,17 @@ bool leave_out_unneeded(Job& job) {
   return true;
 }
 
+Ages ages_of(const Job& job) {
+  Ages ages{.newest = job.newest_tensor};
+  for (size_t leaf = 0; leaf < job.trace.leaves().size(); ++leaf) {
+    const int64_t id = job.trace.leaf_info(leaf).tensor_id;
+    if (id != DeviceDataInfo::kNoTensor) {
+      ages.oldest_read = std::min(ages.oldest_read, static_cast<uint64_t>(id));
+    }
+  }
+  return ages;
+}
+
 CachedComputationPtr find_known(Job& job) {
   auto known = find_compiled(job.trace, job.roots);
   if (!known && !job.timed && leave_out_unneeded(job)) { // a timed one tells the times of all calls
@@ -282,8 +294,9 @@ CachedComputationPtr find_known(Job& job) {
 
 // Null if the job is to run call by call.
 CachedComputationPtr find_graph(Job& job) {
+  const Ages ages = ages_of(job); // before what nobody needs is left out
   auto known = find_known(job);
-  note_ages(job.ages, known != nullptr);
+  note_ages(ages, known != nullptr);
   if (known) {
     return known;
   }

@@ -3,7 +3,6 @@
 #include <functional>
 #include <vector>
 
-#include "backend/caches/beginnings.h"
 #include "backend/diagnostics/origins.h"
 #include "backend/execution/future_contents.h"
 #include "common/float_control.h"
@@ -43,7 +42,7 @@ struct Job {
   std::vector<FutureContentsPtr> results; // one for each root
   std::vector<c10::Storage> checks;       // of some roots, which nobody else may hold
   Provenance provenance;
-  Ages ages;
+  uint64_t newest_tensor = 0; // that there was when it was cut: the number of its storage
   c10::DeviceIndex device = 0;
   int num_threads = 0;                                         // of the thread that cut it, within an op
   FloatControl float_control = FloatControl::of_this_thread(); // of the same

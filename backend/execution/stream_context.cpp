@@ -258,7 +258,6 @@ void StreamContext::enter_trace(LazyStorageImpl& storage, const Tensor& tensor, 
   const bool submitted = storage.state_ == LazyStorageImpl::State::kSubmitted;
   storage.layout_ = &layout->geometry;
   storage.epoch_ = epoch_;
-  oldest_leaf_ = std::min(oldest_leaf_, storage.id());
   storage.value_ = trace_.add_device_data(
       submitted ? at::Tensor() : storage.leaf(),
       std::move(layout),
@@ -387,7 +386,7 @@ Job StreamContext::take_job(const Cut& cut) {
   if (config().debug.get()) {
     job.provenance.origins = origins_of(trace_);
   }
-  job.ages = {std::exchange(oldest_leaf_, Ages::kNone), LazyStorageImpl::newest_id()};
+  job.newest_tensor = LazyStorageImpl::newest_id();
   job.device = device_;
   job.num_threads = at::get_num_threads();
   job.side = overlap_.may_run_side_calls() ? &worker_ : nullptr;

@@ -175,7 +175,6 @@ class StreamContext {
   };
   std::vector<OffsetScalar> offsets_;
   uint64_t epoch_;
-  uint64_t oldest_leaf_ = Ages::kNone; // the number of its storage
   // By creation. Weak references, so that a storage can be revived, or found
   // dead, while its last owner is letting go of it on another thread.
   std::vector<c10::weak_intrusive_ptr<LazyStorageImpl>> pending_;
