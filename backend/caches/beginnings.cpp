@@ -37,22 +37,26 @@ class Beginnings {
                                  : this_step_.num_new) += num_ops;
   }
 
-  void note_ages(const Ages& ages, bool is_known) {
+  bool note_ages(const Ages& ages, bool is_known) {
     if (ages.oldest_read == Ages::kNone) {
-      return; // nothing is told by what all programs do, such as to draw numbers
+      return false; // nothing is told by what all programs do, such as to draw numbers
     }
     const bool is_of_program = ages.oldest_read <= newest_of_program_.load(std::memory_order_relaxed);
     if (is_known && !is_of_program) {
-      return; // it may be of the program before, if that makes all its tensors in each step, or of another one
+      return false; // it may be of the program before, if that makes all its tensors in each step, or of another one
     }
     newest_of_program_.store(ages.newest, std::memory_order_relaxed);
-    if (is_known) {
-      if (num_known_.load(std::memory_order_relaxed) < kQuiet) {
-        num_known_.fetch_add(1, std::memory_order_relaxed);
+    if (is_of_program) {
+      if (num_of_program_.load(std::memory_order_relaxed) < kQuiet) {
+        num_of_program_.fetch_add(1, std::memory_order_relaxed);
       }
-    } else if (num_known_.exchange(0, std::memory_order_relaxed) >= kQuiet && !is_of_program) {
+      return false;
+    }
+    const bool is_another = num_of_program_.exchange(0, std::memory_order_relaxed) >= kQuiet;
+    if (is_another) {
       begin_at(current_step());
     }
+    return is_another;
   }
 
   void note_update() {
@@ -78,6 +82,7 @@ class Beginnings {
 
  private:
   static constexpr uint64_t kSteps = 48;
+  static constexpr uint64_t kLeastDistance = 2 * kSteps;
   static constexpr uint64_t kLeastSteps = 5; // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
   static constexpr uint64_t kQuiet = 16; // graphs
@@ -99,7 +104,8 @@ class Beginnings {
     } else if (num_new >= num_repeated) {
       num_repeating_ = num_new != 0 ? 0 : num_repeating_;
     } else if ((num_repeating_ += 1 + num_repeated / kLongStep) >= kEnough) {
-      begin_at(next);
+      const bool is_soon = next < begin_.load(std::memory_order_relaxed) + kLeastDistance;
+      is_soon ? is_watching_.store(false, std::memory_order_relaxed) : begin_at(next);
     }
   }
 
@@ -107,7 +113,7 @@ class Beginnings {
   std::atomic<bool> has_repeated_{false};
   std::atomic<uint64_t> num_updates_{0};       // since it began
   std::atomic<uint64_t> newest_of_program_{0}; // tensor that it has had
-  std::atomic<uint64_t> num_known_{0};         // graphs of it, since one was not known
+  std::atomic<uint64_t> num_of_program_{0};    // graphs in a row that read what it had had
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;
@@ -128,8 +134,8 @@ void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
   beginnings().note_graph(num_ops, first_step, times);
 }
 
-void note_ages(const Ages& ages, bool is_known) {
-  beginnings().note_ages(ages, is_known);
+bool note_ages(const Ages& ages, bool is_known) {
+  return beginnings().note_ages(ages, is_known);
 }
 
 void note_update() {

@@ -12,8 +12,8 @@ namespace lazyplug {
 //
 // A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
 // beginning is over, when a graph that is not known reads only tensors that are newer than all that the program before
-// has had, whose graphs had all been known for a while; or when six steps in a row, or fewer long ones, have repeated
-// themselves and hardly anything that had come before them.
+// has had, whose graphs had for a while all read some that were not; or, 96 steps after it has begun or later, when six
+// steps in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
 //
 // All of it is thread-safe.
 
@@ -27,8 +27,9 @@ struct Ages {
   uint64_t oldest_read = kNone; // of those that it reads, if it reads any
   uint64_t newest = 0;          // of all that there were when it was cut
 };
-// A graph of such tensors comes, which is known, since it has been compiled, or is not.
-void note_ages(const Ages& ages, bool is_known);
+// A graph of such tensors comes, which is known, since it has been compiled, or is not. Returns whether another program
+// begins with it.
+bool note_ages(const Ages& ages, bool is_known);
 
 // An optimizer makes an update.
 void note_update();

@@ -68,6 +68,13 @@ class CompileStorms {
     return kinds_.count(kind) != 0;
   }
 
+  void end() {
+    if (is_on()) {
+      const ForkSafeLock lock(mutex_);
+      end_at(current_step());
+    }
+  }
+
   void clear() {
     const ForkSafeLock lock(mutex_);
     last_.clear();
@@ -129,10 +136,13 @@ class CompileStorms {
     last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
     this_step_ = {next, this_step_.latest_storage, this_step_.latest_storage};
     if (num_repeated_ >= enough_repeated_) {
-      num_repeated_ = 0;
-      end_ = next;
-      storming_.store(false, std::memory_order_relaxed);
+      end_at(next);
     }
+  }
+  void end_at(uint64_t step) {
+    num_repeated_ = 0;
+    end_ = step;
+    storming_.store(false, std::memory_order_relaxed);
   }
 
   size_t num_reused() const {
@@ -196,6 +206,10 @@ bool is_storming() {
 
 bool is_in_storm(const Hash128& kind, int64_t num_elements, const StorageIds& storages) {
   return compile_storms().concerns(kind, num_elements, storages);
+}
+
+void end_storm() {
+  compile_storms().end();
 }
 
 void clear_storms() {

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "backend/caches/beginnings.h"
+#include "backend/caches/compile_storms.h"
 #include "backend/caches/find_or_compile.h"
 #include "backend/caches/rare_graphs.h"
 #include "backend/diagnostics/journal.h"
@@ -296,7 +297,9 @@ CachedComputationPtr find_known(Job& job) {
 CachedComputationPtr find_graph(Job& job) {
   const Ages ages = ages_of(job); // before what nobody needs is left out
   auto known = find_known(job);
-  note_ages(ages, known != nullptr);
+  if (note_ages(ages, known != nullptr)) {
+    end_storm();
+  }
   if (known) {
     return known;
   }

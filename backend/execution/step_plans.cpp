@@ -216,6 +216,9 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited, bool is_beginning) {
   boundary_ = now_();
   ended_ = is_known ? id : 0;
   uncut_steps_ -= uncut_steps_ != 0 ? 1 : 0;
+  if (std::exchange(is_beginning_, is_beginning) && !is_beginning) {
+    end_beginning();
+  }
   if (!is_known) {
     return 0;
   }
@@ -289,6 +292,15 @@ void StepPlans::note_kernels(StepId id, std::vector<float> kernels, double job_c
 void StepPlans::note_follower() {
   if (const auto before = steps_.find(before_ended_); before != steps_.end() && ended_ != 0) {
     before->second.follower = ended_;
+  }
+}
+
+// Trials that have hardly begun would compile.
+void StepPlans::end_beginning() {
+  for (auto& [id, step] : steps_) {
+    if (step.state == State::kTrial && step.num_retrials == 0 && step.seen < 2) {
+      settle(step, false);
+    }
   }
 }
 

@@ -49,7 +49,7 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // of each are those of the others, too: a trial compares a step with its own cuts and without, and a step that has to
 // be timed is not cut at all meanwhile. Counters: StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those
 // that a later trial has settled otherwise. Steps that come seldom are not planned, since this compiles; nor is, when
-// the program's beginning is over, what has not come often.
+// the program's beginning is over, what has not come often; trials that have hardly begun then are given up.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -158,6 +158,7 @@ class StepPlans {
   };
 
   void begin_step();
+  void end_beginning();
   void forget_oldest();
   void note_follower();
   void note_duration(StepId id, Step& step, double seconds);
@@ -172,6 +173,7 @@ class StepPlans {
   std::unordered_map<StepId, Step> steps_;
   std::unordered_map<StepId, size_t> cuts_; // of how many steps that are cut
   size_t uncut_steps_ = 0;                  // so many steps to come are whole
+  bool is_beginning_ = true;                // of the program
   // The step that is being recorded.
   StepId prefix_ = 0;      // of its ops so far
   uint64_t all_ops_ = 0;   // of all steps that have ended

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/api/cached_run.h"
+#include "backend/caches/compile_storms.h"
 #include "backend/caches/steps.h"
 #include "test/cpp/backend/caches/step_of_length.h"
 
@@ -41,7 +42,7 @@ TEST_F(BeginningsTest, EndsAfterSomeSteps) {
 }
 
 TEST_F(BeginningsTest, IsThatOfWhatRepeatsItself) {
-  run_steps(40);
+  run_steps(90);
   const uint64_t first = run_steps(48);
   EXPECT_TRUE(is_beginning());
   run_steps(10, first);
@@ -77,7 +78,7 @@ TEST_F(BeginningsTest, ProgramThatGoesOnDoesNotBeginAgain) {
 }
 
 TEST_F(BeginningsTest, AnotherProgramBegins) {
-  run_steps(60);
+  run_steps(100);
   const uint64_t first = run_steps(7); // the first of them repeats nothing
   EXPECT_FALSE(is_beginning());
   run_steps(1, first);
@@ -86,15 +87,25 @@ TEST_F(BeginningsTest, AnotherProgramBegins) {
   EXPECT_FALSE(is_beginning());
 }
 
+TEST_F(BeginningsTest, WhatRepeatsItselfSoonAfterwardsIsOfTheSameProgram) {
+  run_steps(20);
+  uint64_t first = run_steps(1);
+  run_steps(30, first);
+  EXPECT_FALSE(is_beginning());
+  first = run_steps(1);
+  run_steps(20, first);
+  EXPECT_FALSE(is_beginning());
+}
+
 TEST_F(BeginningsTest, AnotherOneOfLongStepsBeginsSooner) {
-  run_steps(60);
+  run_steps(100);
   const uint64_t first = run_steps(2, 0, 1000);
   run_steps(1, first, 1000);
   EXPECT_TRUE(is_beginning());
 }
 
 TEST_F(BeginningsTest, WhatAllProgramsDoIsOfNoWeight) {
-  const uint64_t old = run_steps(60);
+  const uint64_t old = run_steps(100);
   uint64_t first = 0;
   for (int i = 0; i < 8; ++i) {
     first = run_steps(1, first);
@@ -104,7 +115,7 @@ TEST_F(BeginningsTest, WhatAllProgramsDoIsOfNoWeight) {
 }
 
 TEST_F(BeginningsTest, ShortStepThatIsOldIsOfNoWeight) {
-  const uint64_t old = run_steps(60);
+  const uint64_t old = run_steps(100);
   const uint64_t first = run_steps(1);
   run_steps(1, old, 1);
   run_steps(7, first);
@@ -198,6 +209,16 @@ TEST_F(AgesTest, KnownGraphOfNewTensorsDoesNotHideTheProgram) {
   EXPECT_TRUE(is_beginning());
 }
 
+TEST_F(AgesTest, ProgramAfterOneThatNeverRepeatsBeginsAtOnce) {
+  const uint64_t parameter = run_program();
+  for (int i = 0; i < 16; ++i) {
+    run_unknown(parameter);
+  }
+  ASSERT_FALSE(is_beginning());
+  run_unknown(make_tensor());
+  EXPECT_TRUE(is_beginning());
+}
+
 TEST_F(AgesTest, ProgramThatKeepsNothingDoesNotBeginAgain) {
   run_program();
   for (int i = 0; i < 60; ++i) {
@@ -215,7 +236,7 @@ TEST_F(BeginningsTest, SecondProgramIsCompiledAsTheFirst) {
   const ScopedFlag<std::string> automatic(config().compile, "auto");
   const ScopedFlag<int64_t> chunk(config().chunk_nodes, 1 << 20);
   clear_graphs();
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 100; ++i) {
     run_step_of_length(1);
   }
   reset_metrics();
@@ -225,6 +246,29 @@ TEST_F(BeginningsTest, SecondProgramIsCompiledAsTheFirst) {
   run_step_of_length(3);
   EXPECT_EQ(count("Compile"), 2);
   EXPECT_EQ(count("RunUncompiled"), 7);
+  clear_graphs();
+}
+
+TEST_F(BeginningsTest, ProgramAfterAStormIsCompiledAtOnce) {
+  const ScopedFlag<std::string> automatic(config().compile, "auto");
+  const ScopedFlag<int64_t> limit(config().max_unused_graphs, 24);
+  const ScopedFlag<int64_t> chunk(config().chunk_nodes, 1 << 20);
+  clear_graphs();
+  const at::Tensor weight = to_lazy(iota({3, 7}));
+  for (int length = 1; length <= 40; ++length) {
+    at::Tensor x = weight;
+    for (int i = 0; i < length; ++i) {
+      x = x.sin() + weight;
+    }
+    x.cpu();
+  }
+  ASSERT_TRUE(is_storming());
+  reset_metrics();
+  const at::Tensor other = to_lazy(iota({5}));
+  other.cos().cpu();
+  EXPECT_FALSE(is_storming());
+  EXPECT_TRUE(is_beginning());
+  EXPECT_EQ(count("Compile"), 1);
   clear_graphs();
 }
 

@@ -78,6 +78,21 @@ TEST_F(CompileStormsTest, IsOverWhenTheProgramRepeatsItself) {
   EXPECT_EQ(count("RunAtOnce"), 0);
 }
 
+TEST_F(CompileStormsTest, IsOverWhenAnotherProgramBegins) {
+  for (int64_t length = 1; length <= 40; ++length) {
+    run_step_of_length(length);
+  }
+  ASSERT_TRUE(is_storming());
+  end_storm();
+  EXPECT_FALSE(is_storming());
+  reset_metrics();
+  for (int64_t length = 41; length <= 60; ++length) {
+    run_step_of_length(length);
+  }
+  EXPECT_TRUE(is_storming()) << "if it repeats itself no more, fewer graphs are enough";
+  EXPECT_LE(count("Compile"), 9);
+}
+
 TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
   for (int64_t length = 1; length <= 40; ++length) {
     run_step_of_length(length);

@@ -326,6 +326,22 @@ TEST_F(StepPlansTest, AfterTheBeginningLongStepsAreNotPlannedAtOnce) {
   EXPECT_EQ(run_step(1, 0.3, StepPlans::kLongStep), 0);
 }
 
+// Whose pieces would be compiled.
+TEST_F(StepPlansTest, TrialThatTheEndOfTheBeginningFindsUnbegunIsNone) {
+  run_steps(kPlanned, 1);
+  EXPECT_GT(run_step(1), 0) << "on trial";
+  is_beginning_ = false;
+  run_step(1'000'000);
+  EXPECT_EQ(run_step(1), 0);
+}
+
+TEST_F(StepPlansTest, TrialThatHasBegunGoesOnAfterTheBeginning) {
+  run_steps(kPlanned, 1);
+  EXPECT_GT(run_steps(2, 1), 0) << "on trial";
+  is_beginning_ = false;
+  EXPECT_GT(run_steps(kSettled, 1), 0);
+}
+
 TEST_F(StepPlansTest, WhatHadNothingToGainIsPlannedAnewAtTheBeginningOnly) {
   for (const bool is_late : {false, true}) {
     is_beginning_ = true;
