@@ -59,7 +59,7 @@ struct Tile {
 
   static constexpr int64_t kMaxSize = std::max<int64_t>(512, 2048 / sizeof(T));
   static constexpr int64_t kCapacity = kTileBytes / sizeof(T);
-  static constexpr int64_t kShareOfRows = kCapacity * 2 / 3;
+  static constexpr int64_t kShareOfRows = kCapacity / 4; // what is read and written in place is in that cache, too
   static constexpr int64_t kAlignment = 64 / sizeof(T);
 
   int64_t row_length; // 0: there are no rows
