@@ -82,8 +82,8 @@ class Beginnings {
 
  private:
   static constexpr uint64_t kSteps = 48;
-  static constexpr uint64_t kLeastDistance = 2 * kSteps;
-  static constexpr uint64_t kLeastSteps = 5; // there are programs that update each parameter by itself
+  static constexpr uint64_t kLeastDistance = 2 * kSteps; // from a beginning to one that is noticed by repetition
+  static constexpr uint64_t kLeastSteps = 5;             // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
   static constexpr uint64_t kQuiet = 16; // graphs
   static constexpr size_t kEnough = 6;

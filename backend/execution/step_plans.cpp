@@ -295,7 +295,7 @@ void StepPlans::note_follower() {
   }
 }
 
-// Trials that have hardly begun would compile.
+// The pieces of steps whose trials have hardly begun would be compiled from now on.
 void StepPlans::end_beginning() {
   for (auto& [id, step] : steps_) {
     if (step.state == State::kTrial && step.num_retrials == 0 && step.seen < 2) {
