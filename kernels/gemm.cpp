@@ -52,7 +52,10 @@ bool agrees_with_blas() {
   const auto agrees = [&](int64_t inner, bool adds) {
     const Matrix by_rows{inner, kColumns, kColumns, 1};
     const auto blas = Product::plan_blas(
-        c10::ScalarType::Float, {kRows, inner, kMostInner, 1}, by_rows, {kRows, kColumns, kColumns, 1});
+        c10::ScalarType::Float,
+        {kRows, inner, kMostInner, 1},
+        by_rows,
+        {kRows, kColumns, kColumns, 1});
     if (!blas) {
       return false;
     }

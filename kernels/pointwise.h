@@ -75,8 +75,8 @@ class PointwiseSpace {
 // How an input lies, as PointwiseSpace describes it.
 PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input);
 
-// Memory of a slot. What the program writes has its dtype, or is Bool, or of 16-bit floats if it computes in float32
-// and has rounded what it writes; null: nobody wants it. Outputs that are one element for each row hold as many.
+// Memory of a slot. What the program writes has its dtype, or is Bool, or of 16-bit floats if it computes in float32,
+// where it is rounded on its way; null: nobody wants it. Outputs that are one element for each row hold as many.
 struct Memory {
   void* data;
   c10::ScalarType dtype;

@@ -52,12 +52,12 @@ struct Operands {
       return add_row(argument);
     }
     keeps_dim |= arg == 'k' && argument.isBool() && argument.toBool();
-    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, tensors[0].sizes()));
+    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, result.dtype, tensors[0].sizes()));
   }
 
  private:
   bool is_computable(const c10::IValue& argument) {
-    if (!argument.isTensor() || !argument.toTensor().defined() || !is_plain_float(argument.toTensor())) {
+    if (!argument.isTensor() || !argument.toTensor().defined() || !takes_tensor(function, argument.toTensor())) {
       return false;
     }
     const at::Tensor& tensor = argument.toTensor();
@@ -66,11 +66,12 @@ struct Operands {
       return false;
     }
     if (tensors.empty()) {
-      result = Geometry::contiguous(at::kFloat, tensor.sizes());
+      result = Geometry::contiguous(tensor.scalar_type(), tensor.sizes());
       result.strides = is_dense ? c10::DimVector(tensor.strides()) : result.strides;
     }
-    return is_dense ? result.same_memory(tensor.sizes(), tensor.strides())
-                    : result.sizes == tensor.sizes() && result.is_contiguous();
+    const bool lies_like_result = is_dense ? result.same_memory(tensor.sizes(), tensor.strides())
+                                           : result.sizes == tensor.sizes() && result.is_contiguous();
+    return lies_like_result && tensor.scalar_type() == result.dtype;
   }
 
   // A weight, or none, then a bias, if there is a weight.
@@ -112,10 +113,10 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
       strides.back() = 1;
     }
     inputs.push_back({0, std::move(strides)});
-    memory.push_back({const_cast<void*>(tensor.const_data_ptr()), at::kFloat});
+    memory.push_back({const_cast<void*>(tensor.const_data_ptr()), tensor.scalar_type()});
   }
   for (const at::Tensor& result : results) {
-    memory.push_back({result.mutable_data_ptr(), at::kFloat});
+    memory.push_back({result.mutable_data_ptr(), result.scalar_type()});
   }
   const kernels::PointwiseSpace space(first.sizes(), operands.result.strides, inputs);
   kernels::run(program, space, memory, operands.numbers.data());
@@ -127,7 +128,7 @@ at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
     return at::detail::empty_strided_cpu(
         first.sizes(),
         strides_of_result(first.sizes(), operands.result.strides),
-        at::kFloat);
+        operands.result.dtype);
   }
   c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
   if (operands.keeps_dim) {

@@ -90,7 +90,7 @@ bool are_rows_of(const GraphNode& node, const Geometry& result) {
 // See find_function(). What writes is not computed here, nor what a pass has made of it.
 bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
   const Geometry& result = function.kind == PointwiseOp::Kind::kReduces ? seen_by(node.operand(0)) : node.layout_of(0);
-  if (node.op().writes() || !node.is_as_recorded() || result.dtype != c10::ScalarType::Float ||
+  if (node.op().writes() || !node.is_as_recorded() || !takes_dtype(function, result.dtype) ||
       !takes_rows(function, result.sizes, result.strides)) {
     return false;
   }

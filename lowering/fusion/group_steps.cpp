@@ -52,6 +52,10 @@ place_results(const std::vector<GroupStep>& steps, size_t num_inputs, const std:
   return result;
 }
 
+bool is_in_place(const GroupStep& step, const std::vector<kernels::Slot>& slots, kernels::Slot out) {
+  return !step.sources[0].is_input && slots[step.sources[0].index] == out;
+}
+
 } // namespace
 
 std::vector<std::vector<bool>> inputs_of_steps(const std::vector<GroupStep>& steps, size_t num_inputs) {
@@ -79,7 +83,12 @@ make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const s
   program.num_slots = program.num_memory;
   program.num_numbers = static_cast<uint8_t>(size.num_numbers);
   const auto slots = place_results(steps, size.num_inputs, outputs);
+  const auto last_read = last_reads(steps);
   for (size_t i = 0; i < steps.size(); ++i) {
+    const bool is_stored_alone = last_read[i] == 0; // what is stored is rounded on its way
+    if (is_stored_alone && kernels::is_narrowing(steps[i].opcode) && is_in_place(steps[i], slots, slots[i])) {
+      continue;
+    }
     kernels::Instruction& instruction =
         program.instructions.emplace_back(kernels::Instruction{steps[i].opcode, slots[i]});
     instruction.is_for_row = steps[i].is_for_row;

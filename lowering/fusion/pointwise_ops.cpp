@@ -115,38 +115,51 @@ constexpr PointwiseOp rows_of(const char* base, Opcode opcode, const char* args,
   return row;
 }
 
+// Of 16-bit floats, PyTorch's takes as long, or rounds in between. (Square roots have its bits, and are in the other
+// table.)
+constexpr PointwiseOp of_float32(PointwiseOp row) {
+  row.narrow = PointwiseOp::Narrow::kNone;
+  return row;
+}
+
+// oneDNN has one for the other.
+constexpr PointwiseOp but_of_bfloat16(PointwiseOp row) {
+  row.narrow = PointwiseOp::Narrow::kHalf;
+  return row;
+}
+
 constexpr PointwiseOp log_sum_of_rows() {
-  PointwiseOp row = rows_of("aten::logsumexp", Opcode::kLogSumExp, "tdk", kMinRow, kMaxRow);
+  PointwiseOp row = of_float32(rows_of("aten::logsumexp", Opcode::kLogSumExp, "tdk", kMinRow, kMaxRow));
   row.kind = Kind::kReduces;
   return row;
 }
 
 constexpr PointwiseOp kFunctions[] = {
-    {"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction},
-    {"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction},
+    of_float32({"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction}),
+    of_float32({"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction}),
     {"aten::exp", "", Opcode::kExp, "t", Kind::kFunction},
     {"aten::expm1", "", Opcode::kExpm1, "t", Kind::kFunction},
     {"aten::log", "", Opcode::kLog, "t", Kind::kFunction},
     {"aten::log1p", "", Opcode::kLog1p, "t", Kind::kFunction},
-    {"aten::sin", "", Opcode::kSin, "t", Kind::kFunction, nullptr, kAvx512},
-    {"aten::cos", "", Opcode::kCos, "t", Kind::kFunction, nullptr, kAvx512},
+    of_float32({"aten::sin", "", Opcode::kSin, "t", Kind::kFunction, nullptr, kAvx512}),
+    of_float32({"aten::cos", "", Opcode::kCos, "t", Kind::kFunction, nullptr, kAvx512}),
     {"aten::tanh", "", Opcode::kTanh, "t", Kind::kFunction},
     {"aten::erf", "", Opcode::kErf, "t", Kind::kFunction},
     {"aten::sigmoid", "", Opcode::kSigmoid, "t", Kind::kFunction},
     {"aten::silu", "", Opcode::kSilu, "t", Kind::kFunction},
     {"aten::silu_backward", "", Opcode::kSiluBackward, "tt", Kind::kFunction},
-    {"aten::gelu", "", Opcode::kGelu, "t-", Kind::kFunction, "none", kAvx512},
+    but_of_bfloat16({"aten::gelu", "", Opcode::kGelu, "t-", Kind::kFunction, "none", kAvx512}),
     {"aten::gelu", "", Opcode::kGeluTanh, "t-", Kind::kFunction, "tanh"},
-    {"aten::gelu_backward", "", Opcode::kGeluBackward, "tt-", Kind::kFunction, "none", kAvx512},
+    but_of_bfloat16({"aten::gelu_backward", "", Opcode::kGeluBackward, "tt-", Kind::kFunction, "none", kAvx512}),
     {"aten::gelu_backward", "", Opcode::kGeluTanhBackward, "tt-", Kind::kFunction, "tanh"},
     {"aten::softplus", "", Opcode::kSoftplus, "tss", Kind::kFunction},
     {"aten::softplus_backward", "", Opcode::kSoftplusBackward, "ttss", Kind::kFunction},
     rows_of("aten::_softmax", Opcode::kSoftmax, "tdf", kMinRow, kMaxRow),
-    rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinRow, kMaxRow),
-    rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
+    of_float32(rows_of("aten::_log_softmax", Opcode::kLogSoftmax, "tdf", kMinRow, kMaxRow)),
+    of_float32(rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow)),
     rows_of("aten::_log_softmax_backward_data", Opcode::kLogSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
     log_sum_of_rows(),
-    rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow),
+    of_float32(rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow)),
 };
 
 using Index = std::unordered_multimap<std::string, const PointwiseOp*>;
@@ -238,7 +251,7 @@ Opcode bitwise_opcode(const PointwiseOp& op) {
   }
 }
 
-bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) {
+bool is_expected(const c10::IValue& constant, char arg, c10::ScalarType dtype, c10::IntArrayRef sizes) {
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
   const auto is_last = [last](int64_t dim) { return dim == -1 || dim == last; };
   switch (arg) {
@@ -250,7 +263,7 @@ bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes) 
     case 'f':
       return constant.isBool() && !constant.toBool();
     case 'y':
-      return constant.isInt() && constant.toInt() == static_cast<int64_t>(c10::ScalarType::Float);
+      return constant.isInt() && constant.toInt() == static_cast<int64_t>(dtype);
     case 'z':
       return constant.isIntList() && !sizes.empty() && constant.toIntVector() == std::vector<int64_t>{sizes.back()};
     default:
@@ -280,6 +293,17 @@ const PointwiseOp* find_function(const OpInfo& op, std::string_view variant) {
     }
   }
   return nullptr;
+}
+
+bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype) {
+  using Narrow = PointwiseOp::Narrow;
+  return dtype == c10::ScalarType::Float || (dtype == c10::ScalarType::Half && function.narrow != Narrow::kNone) ||
+         (dtype == c10::ScalarType::BFloat16 && function.narrow == Narrow::kBoth);
+}
+
+bool takes_tensor(const PointwiseOp& function, const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && takes_dtype(function, tensor.scalar_type()) && !tensor.is_conj() &&
+         !tensor.is_neg();
 }
 
 bool is_plain_float(const at::Tensor& tensor) {

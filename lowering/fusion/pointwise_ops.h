@@ -22,7 +22,7 @@ namespace lazyplug {
 //   d  a dimension, or several: the last one
 //   k  whether they stay
 //   f  a flag: it is not set
-//   y  a dtype: float32
+//   y  a dtype: that of the call
 //   z  sizes: of the last dimension
 //   o  a tensor like a row, or none
 //   l  a list of tensors: the next input of a program for each of them, see ForeachGroup
@@ -41,6 +41,7 @@ struct PointwiseOp {
     kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
   };
+  enum class Narrow : uint8_t { kBoth, kHalf, kNone };
   const char* base; // "aten::add"
   const char* overload;
   kernels::Opcode opcode;
@@ -48,6 +49,7 @@ struct PointwiseOp {
   Kind kind = Kind::kComputes;
   const char* variant = nullptr; // what a string among the arguments must say
   bool needs_avx512 = false;     // a function that is slower than PyTorch's on other processors
+  Narrow narrow = Narrow::kBoth; // a function, of these 16-bit floats, too
   // Of a function of rows: how long they may be.
   int64_t min_row = 0;
   int64_t max_row = 0;
@@ -61,8 +63,8 @@ struct PointwiseOp {
   }
 };
 
-// Whether a constant argument says what its row in the table expects, for a result of these sizes.
-bool is_expected(const c10::IValue& constant, char arg, c10::IntArrayRef sizes);
+// Whether a constant argument says what its row in the table expects, for a result of this dtype and these sizes.
+bool is_expected(const c10::IValue& constant, char arg, c10::ScalarType dtype, c10::IntArrayRef sizes);
 
 // How powers with this exponent are computed; nothing if by the CPU's kernel alone.
 std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
@@ -78,8 +80,9 @@ const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding>
 
 // Functions such as exp, which this package computes otherwise than the CPU's kernels do (docs/accuracy.md). So that
 // the bits do not depend on what shares a kernel, such a call is computed here wherever it runs, alone or not, or
-// nowhere: if it returns its result anew and all of its tensors are float32 and lie as the result does, without gaps
-// (what the strides of dimensions of one element are, does not matter); or as parts of its rows, see takes_part().
+// nowhere: if it returns its result anew and all of its tensors have its dtype, see takes_dtype(), and lie as the
+// result does, without gaps (what the strides of dimensions of one element are, does not matter); or as parts of its
+// rows, see takes_part(). Of 16-bit floats, what is computed in float32 is rounded once, as PyTorch's kernels do it.
 // Those of rows also want the tensors to be contiguous, and the rows to be as long as takes_rows() says; beside them,
 // there may be tensors that are one row.
 // There are none where PyTorch uses neither AVX2 nor AVX-512.
@@ -88,8 +91,10 @@ bool computes_functions(); // whether the flag `fusion` asks for it
 bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
+bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype);
 // Whether the tensor is such as functions take, however it lies.
-bool is_plain_float(const at::Tensor& tensor);
+bool takes_tensor(const PointwiseOp& function, const at::Tensor& tensor);
+bool is_plain_float(const at::Tensor& tensor); // of float32
 // Whether a function takes tensors that lie so; all of them, if it is none of rows.
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 // Whether a function, unless it is one of rows or of lists, takes a tensor that lies so, as columns of a matrix do,

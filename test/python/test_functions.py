@@ -43,7 +43,15 @@ ALL = FUNCTIONS | ROWS
 NOT_ALWAYS = {"sin", "cos", "gelu"}
 
 
-def are_ours(name):
+# Which PyTorch computes as quickly of 16-bit floats; of bfloat16 alone.
+NOT_NARROW = {"sqrt", "sin", "cos"}
+NOT_BFLOAT16 = {"gelu"}
+NARROW = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # half a unit of the last place
+
+
+def are_ours(name, dtype=torch.float32):
+    if (dtype != torch.float32 and name in NOT_NARROW) or (dtype == torch.bfloat16 and name in NOT_BFLOAT16):
+        return False
     return torch.backends.cpu.get_cpu_capability() == "AVX512" or name not in NOT_ALWAYS
 
 
@@ -68,7 +76,7 @@ def numbers(*shape):
 
 
 def bits(tensor):
-    return tensor.detach().cpu().contiguous().view(torch.int32)
+    return tensor.detach().cpu().contiguous().view(torch.uint8)
 
 
 def value_and_gradient(function, x):
@@ -91,9 +99,45 @@ def test_values_and_gradients(name):
         torch.testing.assert_close(ours.cpu().double(), exact, rtol=2e-6, atol=2e-6)
 
 
+@needs_vectors
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, dtype) for name in FUNCTIONS for dtype in NARROW if are_ours(name, dtype)], ids=str
+)
+def test_all_numbers_of_16_bits_are_rounded_once(name, dtype):
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = x[x.isfinite() & (x.abs() < 8)]
+    with work() as done:
+        actual = value_and_gradient(FUNCTIONS[name], x.to(DEVICE))
+        finish_everything()
+    assert done.fallbacks == 0
+    assert metrics.counter_value("FusedNodes") > 0
+    value, _ = value_and_gradient(FUNCTIONS[name], x.double())
+    assert actual[0].dtype == dtype
+    # Where the formula of gelu cancels, its error is relative to the argument.
+    torch.testing.assert_close(actual[0].cpu().double(), value, rtol=NARROW[dtype] * 1.01, atol=1e-6, equal_nan=True)
+    assert (actual[0].cpu() == value.to(dtype)).double().mean() > 0.99
+
+
+@needs_vectors
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("name", ["silu", "gelu by tanh", "softplus", "softmax", "log_softmax", "sigmoid", "tanh"])
+def test_gradients_of_16_bits_are_as_near_as_the_cpus(name, dtype):
+    x = numbers(7, 133).to(dtype)
+    with work() as done:
+        (_, actual) = value_and_gradient(ALL[name], x.to(DEVICE))
+        finish_everything()
+    assert done.fallbacks == 0
+    assert actual.dtype == dtype
+    exact = value_and_gradient(ALL[name], x.double())[1]
+    cpus = value_and_gradient(ALL[name], x)[1]
+    error = (actual.cpu().double() - exact).abs().max()
+    assert error <= (cpus.double() - exact).abs().max() + NARROW[dtype] * exact.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *NARROW], ids=str)
 @pytest.mark.parametrize("name", ALL)
-def test_bits_do_not_depend_on_who_shares_the_kernel(name):
-    x = numbers(9, 77)
+def test_bits_do_not_depend_on_who_shares_the_kernel(name, dtype):
+    x = numbers(9, 77).to(dtype)
 
     def program(x):
         before = x * 0.5 + 1
@@ -110,9 +154,10 @@ def test_bits_do_not_depend_on_who_shares_the_kernel(name):
         assert all(torch.equal(a, b) for a, b in zip(first, results, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, *NARROW], ids=str)
 @pytest.mark.parametrize("name", ALL)
-def test_bits_are_the_same_at_once(name):
-    tensors = [numbers(2, size) for size in range(2001, 2061)]
+def test_bits_are_the_same_at_once(name, dtype):
+    tensors = [numbers(2, size).to(dtype) for size in range(2001, 2061)]
     at_once = [bits(ALL[name](x.to(DEVICE))) for x in tensors]
     assert metrics.counter_value("RunAtOnce") > 20
     ir_cache.reset()
@@ -264,7 +309,12 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
     "program",
     [
         lambda x: x.double().exp(),
-        lambda x: x.half().tanh(),
+        lambda x: x.half().sin(),
+        lambda x: x.bfloat16().abs().sqrt(),
+        lambda x: F.gelu(x.bfloat16()),
+        lambda x: x.half().logsumexp(-1),
+        lambda x: x.bfloat16().log_softmax(-1),
+        lambda x: x.bfloat16().tanh_(),
         lambda x: x.double().abs().sqrt(),
         lambda x: x.abs().sqrt_(),
         lambda x: x[:, ::2].exp(),
@@ -285,7 +335,12 @@ def test_lists_with_gaps_are_left_to_the_cpu(setting):
     ],
     ids=[
         "double",
-        "half",
+        "sine of half",
+        "root of bfloat16",
+        "gelu of bfloat16",
+        "logsumexp of half",
+        "log_softmax of bfloat16",
+        "bfloat16 in place",
         "root of double",
         "root in place",
         "with gaps",

@@ -109,6 +109,34 @@ TEST_F(FunctionKernel, ComputesFunctionsOfRows) {
       at::_log_softmax_backward_data(e, as_double(z), -1, at::kDouble));
 }
 
+// Of 16 bits: as rounded as what they are compared with.
+TEST_F(FunctionKernel, ComputesNarrowFloats) {
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor rows = at::randn({7, 133}).to(dtype);
+    const at::Tensor other = at::randn({7, 133}).to(dtype);
+    const auto expect_rounded = [&](const at::Tensor& actual, const at::Tensor& exact) {
+      ASSERT_TRUE(actual.defined());
+      EXPECT_EQ(actual.scalar_type(), dtype);
+      const double ulp = dtype == at::kHalf ? 0x1p-10 : 0x1p-7;
+      EXPECT_TRUE(actual.to(at::kDouble).allclose(exact, 0.51 * ulp, 1e-6)) << (actual - exact).abs().max();
+    };
+    const at::Tensor d = rows.to(at::kDouble);
+    const at::Tensor e = other.to(at::kDouble);
+    expect_rounded(run("aten::tanh", {rows}), d.tanh());
+    expect_rounded(run("aten::tanh", {rows.t()}), d.t().tanh());
+    expect_rounded(run("aten::silu_backward", {other, rows}), at::silu_backward(e, d));
+    expect_rounded(run("aten::softplus", {rows, 2.0, 3}), at::softplus(d, 2, 3));
+    expect_rounded(run("aten::_softmax", {rows, 1, false}), d.softmax(-1));
+    const at::Tensor z = rows.log_softmax(-1);
+    expect_rounded(
+        run("aten::_log_softmax_backward_data", {other, z, -1, dtype}),
+        at::_log_softmax_backward_data(e, z.to(at::kDouble), -1, at::kDouble));
+    EXPECT_FALSE(run("aten::_log_softmax_backward_data", {other, z, -1, at::kFloat}).defined());
+    EXPECT_FALSE(run("aten::silu_backward", {other, d.to(at::kFloat)}).defined()) << "of two dtypes";
+    EXPECT_FALSE(run("aten::sqrt", {rows}).defined());
+  }
+}
+
 TEST_F(FunctionKernel, ReducesRows) {
   const at::Tensor rows = at::randn({2, 7, 33});
   for (const bool keeps : {false, true}) {

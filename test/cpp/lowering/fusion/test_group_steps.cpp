@@ -54,7 +54,17 @@ TEST(GroupSteps, WhatIsReadLaterKeepsItsPlace) {
 TEST(GroupSteps, AStepThatOnlyPreparesAnotherHasItsPlace) {
   std::vector<GroupStep> steps = {step(Opcode::kNeg, {input(0)}), step(Opcode::kToBFloat16, {made_by(0)})};
   steps[0].place_of = 1;
-  EXPECT_EQ(program_of(steps, 1, {1}), "f32 memory 2 slots 2 numbers 0 1 = neg 0 ; 1 = to_bfloat16 1 ;");
+  steps.push_back(step(Opcode::kAbs, {made_by(1)}));
+  EXPECT_EQ(program_of(steps, 1, {1, 2}), "f32 memory 3 slots 3 numbers 0 1 = neg 0 ; 1 = to_bfloat16 1 ; 2 = abs 1 ;");
+}
+
+TEST(GroupSteps, StoresRoundWhatNobodyElseReads) {
+  std::vector<GroupStep> steps = {step(Opcode::kNeg, {input(0)}), step(Opcode::kToBFloat16, {made_by(0)})};
+  steps[0].place_of = 1;
+  EXPECT_EQ(program_of(steps, 1, {1}), "f32 memory 2 slots 2 numbers 0 1 = neg 0 ;");
+  steps[0].place_of = GroupStep::kNone;
+  EXPECT_EQ(program_of(steps, 1, {1}), "f32 memory 2 slots 3 numbers 0 2 = neg 0 ; 1 = to_bfloat16 2 ;");
+  EXPECT_EQ(program_of({step(Opcode::kToHalf, {input(0)})}, 1, {0}), "f32 memory 2 slots 2 numbers 0 1 = to_half 0 ;");
 }
 
 TEST(GroupSteps, DependOnInputsAndOnThoseOfWhatTheyRead) {

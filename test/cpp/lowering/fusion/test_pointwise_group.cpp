@@ -160,8 +160,23 @@ TEST_F(PointwiseGroups, RoundWhatNarrowFloatsHold) {
   EXPECT_EQ(
       program(),
       "f32 memory 6 slots 8 numbers 2 6 = mul 0 1 ; 6 = to_bfloat16 6 ; 7 = to_bfloat16 1 ; 7 = add 6 7 0 ; "
-      "7 = to_bfloat16 7 ; 7 = relu 7 ; 6 = number 1 ; 6 = to_bfloat16 6 ; 3 = gt 7 6 ; 4 = mul 7 2 ; 5 = copy 4 ; "
-      "5 = to_half 5 ;");
+      "7 = to_bfloat16 7 ; 7 = relu 7 ; 6 = number 1 ; 6 = to_bfloat16 6 ; 3 = gt 7 6 ; 4 = mul 7 2 ; 5 = copy 4 ;");
+}
+
+TEST_F(PointwiseGroups, RoundFunctionsOfNarrowFloatsOnce) {
+  graph.emplace(parse(
+      "%0 = device_data(0)  # BFloat16[4, 8] strides=[8, 1]\n"
+      "%1 = aten::silu(%0)  # BFloat16[4, 8] strides=[8, 1]\n"
+      "%2 = aten::_softmax(%1, -1, False)  # BFloat16[4, 8] strides=[8, 1]\n"
+      "%3 = aten::sin(%2)  # BFloat16[4, 8] strides=[8, 1]\n"
+      "return %3\n"));
+  group.emplace(*graph, /*functions=*/true);
+  std::string taken;
+  for (GraphNode& node : graph->nodes()) {
+    taken += node.is_call() ? group->add(node) ? "1" : "0" : "";
+  }
+  EXPECT_EQ(taken, "110") << "sines of narrow floats are the CPU's";
+  EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 0 2 = silu 0 ; 2 = to_bfloat16 2 ; 1 = softmax 2 ;");
 }
 
 TEST_F(PointwiseGroups, OfIntegersComputeInTheirDtype) {

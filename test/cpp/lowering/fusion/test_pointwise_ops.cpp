@@ -120,12 +120,38 @@ TEST(PointwiseOps, FunctionsOfRowsWantThemContiguousAndSoLong) {
   EXPECT_TRUE(takes_rows(*find_function(find_op("aten::exp"), {}), {3, 8}, {1, 3}));
 }
 
+TEST(PointwiseOps, FunctionsSayOfWhichFloatsTheyAre) {
+  const auto dtypes = [](const char* name, std::string_view variant = {}) {
+    std::vector<c10::ScalarType> taken;
+    for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt}) {
+      if (takes_dtype(*find_function(find_op(name), variant), dtype)) {
+        taken.push_back(dtype);
+      }
+    }
+    return taken;
+  };
+  using Dtypes = std::vector<c10::ScalarType>;
+  EXPECT_EQ(dtypes("aten::exp"), (Dtypes{at::kFloat, at::kHalf, at::kBFloat16}));
+  EXPECT_EQ(dtypes("aten::sqrt"), (Dtypes{at::kFloat}));
+  EXPECT_EQ(dtypes("aten::native_layer_norm"), (Dtypes{at::kFloat}));
+  if (at::get_cpu_capability() == "AVX512") {
+    EXPECT_EQ(dtypes("aten::gelu", "none"), (Dtypes{at::kFloat, at::kHalf}));
+  }
+}
+
 TEST(PointwiseOps, ConstantsSayWhatTheirRowsExpect) {
-  EXPECT_TRUE(is_expected(-1, 'd', {3, 8}) && is_expected(1, 'd', {3, 8}) && !is_expected(0, 'd', {3, 8}));
-  EXPECT_TRUE(is_expected(false, 'f', {}) && !is_expected(true, 'f', {}) && !is_expected(c10::IValue(), 'f', {}));
-  EXPECT_TRUE(is_expected(at::kFloat, 'y', {}) && !is_expected(at::kHalf, 'y', {}));
+  EXPECT_TRUE(
+      is_expected(-1, 'd', at::kFloat, {3, 8}) && is_expected(1, 'd', at::kFloat, {3, 8}) &&
+      !is_expected(0, 'd', at::kFloat, {3, 8}));
+  EXPECT_TRUE(
+      is_expected(false, 'f', at::kFloat, {}) && !is_expected(true, 'f', at::kFloat, {}) &&
+      !is_expected(c10::IValue(), 'f', at::kFloat, {}));
+  EXPECT_TRUE(is_expected(at::kFloat, 'y', at::kFloat, {}) && is_expected(at::kHalf, 'y', at::kHalf, {}));
+  EXPECT_TRUE(!is_expected(at::kHalf, 'y', at::kFloat, {}) && !is_expected(at::kFloat, 'y', at::kHalf, {}));
   const c10::IValue eight = c10::List<int64_t>({8});
-  EXPECT_TRUE(is_expected(eight, 'z', {3, 8}) && !is_expected(eight, 'z', {8, 3}) && !is_expected(eight, 'z', {}));
+  EXPECT_TRUE(
+      is_expected(eight, 'z', at::kFloat, {3, 8}) && !is_expected(eight, 'z', at::kFloat, {8, 3}) &&
+      !is_expected(eight, 'z', at::kFloat, {}));
 }
 
 // A call's identity must tell apart the exponents that have instructions, and no others need to be.
