@@ -116,12 +116,12 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
-    const auto kind = signature.args[i].kind;
-    const bool is_bound = kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
-                          : kind == ArgBinding::Kind::kScalar
+    const ArgBinding& arg = signature.args[i];
+    const bool is_bound = arg.kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
+                          : arg.kind == ArgBinding::Kind::kScalar
                               ? add_number(node.scalars()[scalar++], op.args[i], step)
-                              : kind == ArgBinding::Kind::kConstant &&
-                                    is_expected(signature.args[i].constant, op.args[i], call_dtype_, layout_.sizes);
+                              : arg.kind == ArgBinding::Kind::kConstant &&
+                                    is_expected(arg.constant, op.args[i], call_dtype_, layout_.sizes);
     if (!is_bound) {
       return false;
     }

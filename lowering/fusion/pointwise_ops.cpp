@@ -202,6 +202,10 @@ auto rows_of_op(const OpInfo& op) {
   return index->equal_range(op.overload().empty() ? name : name + "." + op.overload());
 }
 
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg();
+}
+
 // Whether the numbers are where the row has some.
 bool takes_numbers(const PointwiseOp& row, c10::ArrayRef<ArgBinding> args) {
   for (size_t i = 0; i < args.size() && row.args[i] != '\0'; ++i) {
@@ -302,12 +306,11 @@ bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype) {
 }
 
 bool takes_tensor(const PointwiseOp& function, const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && takes_dtype(function, tensor.scalar_type()) && !tensor.is_conj() &&
-         !tensor.is_neg();
+  return is_plain(tensor) && takes_dtype(function, tensor.scalar_type());
 }
 
 bool is_plain_float(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat && !tensor.is_conj() && !tensor.is_neg();
+  return is_plain(tensor) && tensor.scalar_type() == at::kFloat;
 }
 
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
