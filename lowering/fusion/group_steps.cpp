@@ -20,8 +20,11 @@ std::vector<size_t> last_reads(const std::vector<GroupStep>& steps) {
 }
 
 // By step: where it puts what it makes, slots after those with memory as long as somebody needs it.
-std::vector<kernels::Slot>
-place_results(const std::vector<GroupStep>& steps, size_t num_inputs, const std::vector<uint32_t>& outputs) {
+std::vector<kernels::Slot> place_results(
+    const std::vector<GroupStep>& steps,
+    const std::vector<size_t>& last_read,
+    size_t num_inputs,
+    const std::vector<uint32_t>& outputs) {
   const size_t first_free = num_inputs + outputs.size();
   std::vector<std::optional<kernels::Slot>> slots(steps.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -32,7 +35,6 @@ place_results(const std::vector<GroupStep>& steps, size_t num_inputs, const std:
       slots[i] = slots[steps[i].place_of];
     }
   }
-  const auto last_read = last_reads(steps);
   auto next = static_cast<kernels::Slot>(first_free);
   std::vector<kernels::Slot> free;
   std::vector<kernels::Slot> result;
@@ -82,8 +84,8 @@ make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const s
   program.num_memory = static_cast<uint8_t>(size.num_inputs + outputs.size());
   program.num_slots = program.num_memory;
   program.num_numbers = static_cast<uint8_t>(size.num_numbers);
-  const auto slots = place_results(steps, size.num_inputs, outputs);
   const auto last_read = last_reads(steps);
+  const auto slots = place_results(steps, last_read, size.num_inputs, outputs);
   for (size_t i = 0; i < steps.size(); ++i) {
     const bool is_stored_alone = last_read[i] == 0; // what is stored is rounded on its way
     if (is_stored_alone && kernels::is_narrowing(steps[i].opcode) && is_in_place(steps[i], slots, slots[i])) {

@@ -127,6 +127,7 @@ def test_gradients_of_16_bits_are_as_near_as_the_cpus(name, dtype):
         (_, actual) = value_and_gradient(ALL[name], x.to(DEVICE))
         finish_everything()
     assert done.fallbacks == 0
+    assert metrics.counter_value("FusedNodes") > 0
     assert actual.dtype == dtype
     exact = value_and_gradient(ALL[name], x.double())[1]
     cpus = value_and_gradient(ALL[name], x)[1]
