@@ -62,6 +62,7 @@ from torch_lazyplug import (  # noqa: E402
     lazy,
     metrics,
     optimizers,
+    process_groups,
     safetensors_support,
     sharing,
     tensor_factory_functions,
@@ -78,6 +79,7 @@ deepcopy.install()
 cpu_choices.install()
 fake_tensors.install()
 dynamo.install()
+process_groups.install()
 safetensors_support.install()
 dlpack.install()
 sharing.install()

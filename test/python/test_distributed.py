@@ -1,4 +1,5 @@
-"""torch.distributed: process groups for the CPU send tensors of the device, and DistributedDataParallel trains."""
+"""torch.distributed: process groups for the CPU send tensors of the device, and models train that are copied to several
+processes, or divided among them."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,16 +11,16 @@ pytestmark = pytest.mark.lazy_only
 PROLOGUE = """
 import torch.distributed as dist
 RANK = {rank}
-dist.init_process_group("gloo", init_method="file://{path}", rank=RANK, world_size=2)
+dist.init_process_group({backend}init_method="file://{path}", rank=RANK, world_size=2)
 torch.set_num_threads(1)
 """
 
 
-def run_two(code, tmp_path):
+def run_two(code, tmp_path, backend='"gloo", '):
     """Runs code in two processes of one group, with their number as RANK."""
 
     def run(rank):
-        prologue = PROLOGUE.format(rank=rank, path=tmp_path / "meeting")
+        prologue = PROLOGUE.format(rank=rank, path=tmp_path / "meeting", backend=backend)
         return run_fresh(prologue + code + "\ndist.destroy_process_group()\n", GLOO_SOCKET_IFNAME="lo")
 
     with ThreadPoolExecutor(2) as pool:
@@ -144,4 +145,57 @@ torch.testing.assert_close(train("lazy"), train("cpu"), rtol=1e-4, atol=1e-5)
 assert not torch_lazyplug.metrics.executed_fallback_ops(), torch_lazyplug.metrics.executed_fallback_ops()
 """,
         tmp_path,
+    )
+
+
+def test_the_default_backend_is_for_both_devices(tmp_path):
+    run_two(
+        """
+for device in ("lazy", "cpu"):
+    x = torch.arange(3.0, device=device) + RANK
+    dist.all_reduce(x)
+    assert x.device.type == device and x.tolist() == [1, 3, 5]
+results = [None, None]
+dist.all_gather_object(results, RANK)
+assert results == [0, 1]
+dist.barrier()
+""",
+        tmp_path,
+        backend="",
+    )
+
+
+@pytest.mark.parametrize("kind", ["fully_shard", "tensor parallel"])
+def test_models_that_are_divided_train_as_on_the_cpu(kind, tmp_path):
+    run_two(
+        f"""
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+def train(device):
+    torch.manual_seed(0)
+    mesh = init_device_mesh(device, (2,))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.GELU(), torch.nn.Linear(16, 2)).to(device)
+    if {kind == "fully_shard"}:
+        fully_shard(model[0], mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    else:
+        parallelize_module(model, mesh, {{"0": ColwiseParallel(), "2": RowwiseParallel()}})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(4):
+        batch = torch.randn(16, 6, generator=torch.Generator().manual_seed(step)).to(device)
+        loss = model(batch).square().mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, [p.full_tensor().detach().cpu() for p in model.parameters()]
+
+torch.testing.assert_close(train("lazy"), train("cpu"), rtol=1e-4, atol=1e-5)
+""",
+        tmp_path,
+        backend="",
     )
