@@ -66,7 +66,7 @@ MISSING = {
 }
 
 CLOSING = """
-`nn.DataParallel` does not work: PyTorch compiles its scatter and gather for CUDA only.
+`nn.DataParallel` calls its module, as on the CPU: PyTorch compiles its scatter and gather for CUDA only.
 
 ## Files
 

@@ -23,6 +23,10 @@ def install() -> None:
     after_import(
         "torch.nn.attention.flex_attention", lambda module: wrap_attribute(module, "_validate_device", _accepting)
     )
+    after_import(
+        "torch.nn.parallel.data_parallel",
+        lambda module: wrap_attribute(module, "_get_available_device_type", _other_than_ours),
+    )
 
 
 def _asked_for_the_cpu(method: Any) -> Any:
@@ -42,5 +46,16 @@ def _accepting(validate: Function) -> Function:
     def wrapper(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         if query.device.type != "lazy":
             validate(query, key, value)
+
+    return wrapper
+
+
+def _other_than_ours(find: Function) -> Function:
+    """DataParallel would move modules of the CPU to the device, and divide batches by functions of builds for CUDA. On
+    the CPU, and on ``"mps"``, it calls the module."""
+
+    def wrapper() -> str | None:
+        device_type = find()
+        return None if device_type == "lazy" else device_type
 
     return wrapper

@@ -35,3 +35,16 @@ def test_options_for_other_devices_are_what_they_were():
     sizes = {"num_batches": 16, "in_features": 40, "num_classes": 300, "dtype": torch.float16}
     assert options._adjust(**sizes, device=torch.device(DEVICE)) == options._adjust(**sizes, device=torch.device("cpu"))
     assert options._adjust(**sizes, device=torch.device("meta")) == options._adjust(*sizes.values(), None)
+
+
+@pytest.mark.parametrize("device_ids", [None, [0]])
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_data_parallel_leaves_the_module_where_it_is(device, device_ids):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2).to(device)
+    x = torch.randn(4, 3).to(device)
+    parallel = torch.nn.DataParallel(model, device_ids)
+    result = parallel(x)
+    result.sum().backward()
+    assert parallel.module is model and result.device == model.weight.grad.device == x.device
+    assert torch.equal(result, model(x))
