@@ -64,6 +64,7 @@ from torch_lazyplug import (  # noqa: E402
     optimizers,
     process_groups,
     safetensors_support,
+    settings,
     sharing,
     tensor_factory_functions,
     ts_backend,
@@ -80,6 +81,7 @@ cpu_choices.install()
 fake_tensors.install()
 dynamo.install()
 process_groups.install()
+settings.install()
 safetensors_support.install()
 dlpack.install()
 sharing.install()

@@ -10,15 +10,28 @@
 
 namespace lazyplug {
 
-void finish_calls_of(const std::vector<std::string>& ops) {
-  const bool may_be_pending = is_initialized() && !is_in_bad_fork() && std::any_of(ops.begin(), ops.end(), find_op);
-  if (!may_be_pending || running_op()) {
+namespace {
+
+void finish_everything(const char* why) {
+  if (!is_initialized() || is_in_bad_fork() || running_op()) {
     return;
   }
-  const SyncCause cause("an op changes");
+  const SyncCause cause(why);
   for (c10::DeviceIndex i = 0; i < device_count(); ++i) {
     DeviceContext::get(i).finish();
   }
+}
+
+} // namespace
+
+void finish_calls_of(const std::vector<std::string>& ops) {
+  if (std::any_of(ops.begin(), ops.end(), find_op)) {
+    finish_everything("an op changes");
+  }
+}
+
+void finish_before_setting() {
+  finish_everything("a setting changes");
 }
 
 void note_new_kernels(const std::vector<std::string>& ops) {

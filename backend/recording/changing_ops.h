@@ -14,6 +14,9 @@ namespace lazyplug {
 // ops. Does nothing on a thread that is running an op.
 void finish_calls_of(const std::vector<std::string>& ops);
 
+// Likewise before a setting changes that kernels read.
+void finish_before_setting();
+
 // After it has happened: what the old kernels said of results is forgotten.
 void note_new_kernels(const std::vector<std::string>& ops);
 

@@ -398,3 +398,30 @@ def test_as_an_operator_at_once():
     )
     are_equal, at_once = out.split()
     assert are_equal == "True" and int(at_once) > 0
+
+
+class Multiplied(torch.nn.Parameter):
+    """Adds as a group of which the updates are the logarithms, as rotations do."""
+
+    def add_(self, other, *, alpha=1):
+        self.data = self.data * torch.exp(alpha * other)
+        return self
+
+    def addcdiv_(self, first, second, *, value=1):
+        return self.add_(first / second, alpha=value)
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam])
+def test_parameters_of_other_classes_are_updated_by_their_methods(optimizer):
+    def train(device):
+        parameters = [kind(torch.tensor([1.0, 2.0], device=device)) for kind in (Multiplied, torch.nn.Parameter)]
+        chosen = optimizer(parameters, lr=0.1)
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = torch.tensor([0.5, -0.5], device=device)
+            chosen.step()
+        return [parameter.detach().as_subclass(torch.Tensor) for parameter in parameters]
+
+    expected = train("cpu")
+    assert not torch.equal(*expected)
+    assert_same(train(DEVICE), expected, rtol=1e-6)

@@ -114,11 +114,12 @@ bool read_group(
 
 // ---- steps ----
 
-// Nothing if there is something else among them.
+// Nothing if there is something else among them, such as a parameter of a class of the user's, whose methods are to be
+// called.
 std::optional<Tensors> tensors_of(const py::handle& list) {
   Tensors tensors;
   for (const py::handle& item : list) {
-    if (!THPVariable_Check(item.ptr())) {
+    if (!THPVariable_CheckExact(item.ptr())) {
       return std::nullopt;
     }
     tensors.push_back(THPVariable_Unpack(item.ptr()));

@@ -32,6 +32,11 @@ TEST_F(ChangingOpsTest, UnknownOpsAreOfNoConcern) {
   EXPECT_EQ(state_of(y), State::kPending);
 }
 
+TEST_F(ChangingOpsTest, WhatIsRecordedRunsBeforeASettingChanges) {
+  finish_before_setting();
+  EXPECT_NE(state_of(y), State::kPending);
+}
+
 TEST_F(ChangingOpsTest, AThreadThatRunsAnOpDoesNotWaitForItself) {
   const RunningOp running("aten::add");
   finish_calls_of({"aten::add.Tensor"});

@@ -1,0 +1,90 @@
+"""What has been recorded runs under the settings of its time, however late it runs."""
+
+import contextlib
+
+import pytest
+import torch
+from helpers import DEVICE, assert_same, run_fresh, work
+
+pytestmark = pytest.mark.lazy_only
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def numbers(device):
+    return torch.arange(1, 5).to(device)
+
+
+DEFAULT_DTYPE = {
+    "eye": lambda d: torch.eye(3, device=d),
+    "linspace": lambda d: torch.linspace(0, 1, 3, device=d),
+    "window": lambda d: torch.hann_window(4, device=d),
+    "zeros": lambda d: torch.zeros(3, device=d) + 1,
+    "sqrt": lambda d: numbers(d).sqrt(),
+    "division": lambda d: numbers(d) / 3,
+    "product": lambda d: numbers(d) * 1.1,
+    "clamp": lambda d: numbers(d).clamp(min=1.5),
+    "of booleans": lambda d: (numbers(d) > 2) * 0.5,
+    "complex": lambda d: torch.fft.fft(numbers(d)),
+}
+
+
+@pytest.mark.parametrize("before, after", [(torch.float64, torch.float32), (torch.float32, torch.float64)], ids=str)
+@pytest.mark.parametrize("function", DEFAULT_DTYPE.values(), ids=DEFAULT_DTYPE)
+def test_default_dtype(function, before, after):
+    for _ in range(2):
+        with default_dtype(before):
+            expected, actual = function("cpu"), function(DEVICE)
+        with default_dtype(after):
+            assert_same(actual, expected)
+
+
+@pytest.mark.own_schedule("is pending when the setting changes")
+def test_only_a_change_runs_what_is_pending():
+    x = torch.ones(3, device=DEVICE)
+    with work() as done:
+        results = [x + 1]
+        torch.set_default_dtype(torch.get_default_dtype())
+        torch.set_num_threads(torch.get_num_threads())
+    assert done.flushes == 0 and results[0].tolist() == [2, 2, 2]
+    with work() as done:
+        results = [x + 1]
+        with default_dtype(torch.float64):
+            pass
+    assert done.flushes == 1 and results[0].tolist() == [2, 2, 2]
+
+
+def test_denormal_numbers():
+    code = """
+        results = {}
+        for device in ("cpu", "lazy"):
+            x = torch.full((4,), 1e-40).to(device)
+            before = x * 1.0
+            assert torch.set_flush_denormal(True)
+            within = x * 1.0
+            torch.set_flush_denormal(False)
+            after = x * 1.0
+            results[device] = [r.cpu().view(torch.int32).tolist() for r in (before, within, after)]
+        assert results["cpu"] == results["lazy"], results
+        assert results["cpu"][1] == [0] * 4 != results["cpu"][0]
+    """
+    run_fresh(code)
+
+
+def test_a_graph_that_fails_does_not_hinder_a_setting():
+    x = torch.arange(3.0, device=DEVICE)
+    wrong = x[torch.tensor([7], device=DEVICE)]
+    right = x + 1
+    with default_dtype(torch.float64):
+        assert torch.get_default_dtype() == torch.float64
+    assert right.tolist() == [1, 2, 3]
+    with pytest.raises(IndexError):
+        wrong.cpu()

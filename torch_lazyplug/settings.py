@@ -1,0 +1,46 @@
+"""Settings of PyTorch's that kernels read when they run, such as the default dtype and the number of threads.
+
+What has been recorded is to run as if it had run at once: before such a setting changes, what is pending runs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_lazyplug import _C
+from torch_lazyplug._wrapping import Function, wrap_attribute
+
+# Functions whose last argument is the setting's value, and what returns the present one, given the arguments before; or
+# None, if nothing does.
+_SETTERS: tuple[tuple[Any, str, Callable[..., Any] | None], ...] = (
+    (torch, "set_flush_denormal", None),
+    (torch, "set_num_threads", torch.get_num_threads),
+    (torch._C, "_set_cpu_allow_fp16_reduced_precision_reduction", None),
+    (torch._C, "_set_default_dtype", torch.get_default_dtype),
+    (torch._C, "_set_default_tensor_type", None),
+    (torch._C, "_set_deterministic_algorithms", torch._C._get_deterministic_algorithms),
+    (torch._C, "_set_float32_matmul_precision", torch._C._get_float32_matmul_precision),
+    (torch._C, "_set_fp32_precision_setter", torch._C._get_fp32_precision_getter),
+    (torch._C, "_set_mkldnn_deterministic", torch._C._get_mkldnn_deterministic),
+    (torch._C, "_set_mkldnn_enabled", torch._C._get_mkldnn_enabled),
+    (torch._C, "_set_nnpack_enabled", torch._C._get_nnpack_enabled),
+)
+
+
+def install() -> None:
+    """Has these functions run what is pending first; does nothing if that has been done."""
+    for owner, name, read in _SETTERS:
+        wrap_attribute(owner, name, _after_what_is_pending(read))
+
+
+def _after_what_is_pending(read: Callable[..., Any] | None) -> Callable[[Function], Function]:
+    def wrap(set_value: Function) -> Function:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or not args or read is None or read(*args[:-1]) != args[-1]:
+                _C._ops.finish_before_setting()
+            return set_value(*args, **kwargs)
+
+        return wrapper
+
+    return wrap
