@@ -184,6 +184,10 @@ class CallReader {
     return tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
   }
 
+  static bool is_beyond_int64(const c10::IValue& value) {
+    return value.isUnsigned() && !value.isInt();
+  }
+
   void read_scalar(const c10::IValue& value) {
     if (value.isNone()) {
       add_word(kNoneTag);
@@ -193,8 +197,16 @@ class CallReader {
       call_.obstacle = "a symbolic number";
       return;
     }
+    if (is_beyond_int64(value)) {
+      call_.obstacle = "a number beyond int64";
+      return;
+    }
     if (value.isList() && !value.isIntList()) {
       const auto elements = value.toListRef();
+      if (std::any_of(elements.begin(), elements.end(), is_beyond_int64)) {
+        call_.obstacle = "a number beyond int64";
+        return;
+      }
       add_word(elements.size() << 3);
       std::for_each(elements.begin(), elements.end(), [this](const c10::IValue& element) { add_type(element); });
     } else {

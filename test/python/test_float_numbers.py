@@ -56,3 +56,31 @@ def test_one_number_is_copied_once():
     before = metrics.counter_value("DeviceDataCacheMiss") or 0
     assert (x + 0.37).tolist() == (torch.ones(3) + 0.37).tolist()
     assert (metrics.counter_value("DeviceDataCacheMiss") or 0) == before
+
+
+UNSIGNED = torch.zeros(2, dtype=torch.uint64)
+BEYOND_INT64 = {
+    "fill_": lambda x, n: UNSIGNED.to(x.device).fill_(n),
+    "full": lambda x, n: torch.full((2,), n, dtype=torch.uint64, device=x.device),
+    "eq": lambda x, n: UNSIGNED.to(x.device).eq(n),
+    "clamp": lambda x, n: x.clamp(max=n),
+    "pow": lambda x, n: x**n,
+    "lt": lambda x, n: x.long() < n,
+    "mul": lambda x, n: x * n,
+    "foreach": lambda x, n: torch._foreach_mul([x, x], [n, 2])[0],
+}
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1])
+@pytest.mark.parametrize("name", BEYOND_INT64)
+def test_numbers_beyond_int64(name, number):
+    x = torch.tensor([1.0, 0.5])
+    for n in (2, number, 2, number):  # a call that is known must not be taken for it
+        result, expected = BEYOND_INT64[name](x.to(DEVICE), n), BEYOND_INT64[name](x, n)
+        assert result.dtype == expected.dtype and result.cpu().tolist() == expected.tolist()
+
+
+def test_a_kernel_that_does_not_know_unsigned_numbers_refuses_them():
+    index = torch.tensor([0])
+    with pytest.raises(NotImplementedError, match="not implemented for 'UInt64'"):
+        UNSIGNED.to(DEVICE).index_fill_(0, index.to(DEVICE), 2**63)
