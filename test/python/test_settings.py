@@ -1,7 +1,5 @@
 """What has been recorded runs under the settings of its time, however late it runs."""
 
-import contextlib
-
 import pytest
 import torch
 from helpers import DEVICE, assert_same, run_fresh, work
@@ -9,14 +7,11 @@ from helpers import DEVICE, assert_same, run_fresh, work
 pytestmark = pytest.mark.lazy_only
 
 
-@contextlib.contextmanager
-def default_dtype(dtype):
+@pytest.fixture(autouse=True)
+def default_dtype_is_restored():
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
+    yield
+    torch.set_default_dtype(before)
 
 
 def numbers(device):
@@ -41,25 +36,25 @@ DEFAULT_DTYPE = {
 @pytest.mark.parametrize("function", DEFAULT_DTYPE.values(), ids=DEFAULT_DTYPE)
 def test_default_dtype(function, before, after):
     for _ in range(2):
-        with default_dtype(before):
-            expected, actual = function("cpu"), function(DEVICE)
-        with default_dtype(after):
-            assert_same(actual, expected)
+        torch.set_default_dtype(before)
+        expected, actual = function("cpu"), function(DEVICE)
+        torch.set_default_dtype(after)
+        assert_same(actual, expected)
 
 
 @pytest.mark.own_schedule("is pending when the setting changes")
 def test_only_a_change_runs_what_is_pending():
     x = torch.ones(3, device=DEVICE)
     with work() as done:
-        results = [x + 1]
+        y = x + 1
         torch.set_default_dtype(torch.get_default_dtype())
         torch.set_num_threads(torch.get_num_threads())
-    assert done.flushes == 0 and results[0].tolist() == [2, 2, 2]
+    assert done.flushes == 0 and y.tolist() == [2, 2, 2]
     with work() as done:
-        results = [x + 1]
-        with default_dtype(torch.float64):
-            pass
-    assert done.flushes == 1 and results[0].tolist() == [2, 2, 2]
+        y = x + 1
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_dtype(torch.float32)
+    assert done.flushes == 1 and y.tolist() == [2, 2, 2]
 
 
 def test_denormal_numbers():
@@ -83,8 +78,8 @@ def test_a_graph_that_fails_does_not_hinder_a_setting():
     x = torch.arange(3.0, device=DEVICE)
     wrong = x[torch.tensor([7], device=DEVICE)]
     right = x + 1
-    with default_dtype(torch.float64):
-        assert torch.get_default_dtype() == torch.float64
+    torch.set_default_dtype(torch.float64)
+    assert torch.get_default_dtype() == torch.float64
     assert right.tolist() == [1, 2, 3]
     with pytest.raises(IndexError):
         wrong.cpu()
