@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function_unary
 
 from torch_lazyplug._wrapping import wrap_attribute
 
@@ -20,7 +21,7 @@ def install() -> None:
 
 def _with_storage(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def wrapper(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-        if id(tensor) in memo or not _shares_storage_on_copy(tensor):
+        if id(tensor) in memo or has_torch_function_unary(tensor) or not _shares_storage_on_copy(tensor):
             return original(tensor, memo)
         return _copy_with_storage(tensor, memo)
 

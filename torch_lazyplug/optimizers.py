@@ -93,7 +93,8 @@ def _reading(rule: _Rule) -> Callable[[Function], Function]:
     def wrap(init_group: Function) -> Function:
         def wrapper(self: Optimizer, group: dict[str, Any], params: _Tensors, grads: _Tensors, *lists: Any) -> Any:
             is_usual = type(self) in kinds and not group.get("differentiable") and not group.get("fused")
-            if is_usual and type(group["lr"]) in (float, int) and len(lists) == len(rule.kept):
+            is_usual = is_usual and type(group["lr"]) in (float, int) and len(lists) == len(rule.kept)
+            if is_usual and not _is_watched():
                 places = [i for i, option in enumerate(options) if option is None or group[option]]
                 keys, kept = [names[i] for i in places], [lists[i] for i in places]
                 if _C._optimizers.read_group(group["params"], self.state, keys, params, grads, kept):

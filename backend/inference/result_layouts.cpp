@@ -189,10 +189,14 @@ const std::vector<LayoutRule>& layouts_of(const OpInfo& op, const Tensors& tenso
   return known ? *known : !knows_loops && loops_over_several(op, tensors) ? loop : none;
 }
 
-// Meta kernels may return what the call does not ask for.
+// Meta kernels may return what the call does not ask for: the second result, in attention.
 bool is_left_out(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments, size_t result) {
-  const auto mask = op.handle().schema().argumentIndexWithName("output_mask");
-  return mask && !arguments[*mask].toBoolList().get(result);
+  const auto& schema = op.handle().schema();
+  if (const auto mask = schema.argumentIndexWithName("output_mask")) {
+    return !arguments[*mask].toBoolList().get(result);
+  }
+  const auto weights = schema.argumentIndexWithName("need_weights");
+  return weights && result == 1 && !arguments[*weights].toBool();
 }
 
 } // namespace

@@ -301,12 +301,16 @@ c10::IValue with_one_element(const c10::IValue& value) {
   return at::ones(std::vector<int64_t>(tensor.dim(), 1), tensor.options().device(at::kCPU));
 }
 
-// What the CPU's kernel raises for tensors of one element each; null if nothing.
+// What the CPU's kernel raises for tensors of one element each, or makes one of two, since single numbers are filled in
+// by something else; null if nothing.
 std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
   const WarningCollector unwanted;
-  c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
+  c10::Stack arguments = StandInArguments(call, call.tensors.empty() ? c10::kCPU : c10::kMeta).make(stack);
   std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_one_element);
+  if (const auto size = call.op->handle().schema().argumentIndexWithName("size"); size && call.tensors.empty()) {
+    arguments[*size] = std::vector<int64_t>{2};
+  }
   try {
     call.op->handle().callBoxed(arguments);
     return nullptr;
@@ -315,11 +319,15 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
   }
 }
 
+bool makes_of_number(const OpInfo& op) {
+  return op.base_name() == "aten::full" || op.base_name() == "aten::scalar_tensor";
+}
+
 // Meta kernels do not convert numbers, as the CPU's do, which raise if that overflows. Other ops than pointwise ones
 // may not be called on tensors of other sizes.
 void check_numbers(const Call& call, const c10::Stack& stack) {
-  const bool is_pointwise = call.op->fusion() == FusionClass::kPointwise;
-  if (!is_pointwise || std::none_of(call.scalars.begin(), call.scalars.end(), is_unusual)) {
+  const bool has_any_size = call.op->fusion() == FusionClass::kPointwise || makes_of_number(*call.op);
+  if (!has_any_size || std::none_of(call.scalars.begin(), call.scalars.end(), is_unusual)) {
     return;
   }
   if (const auto error = rehearse_on_little(call, stack); error && is_overflow(error)) {

@@ -31,6 +31,15 @@ bool is_plain(const at::Tensor& tensor) {
   return !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.device().type() == kLazyDevice;
 }
 
+// PyTorch refuses these: no formula is known.
+bool has_forward_gradient(const RecurrentWeights& weights, const at::Tensor& input, const RecurrentState& state) {
+  const at::Tensor* const tensors[] =
+      {&input, &state[0], &state[1], &weights.input, &weights.hidden, &weights.input_bias, &weights.hidden_bias};
+  return std::any_of(std::begin(tensors), std::end(tensors), [](const at::Tensor* tensor) {
+    return tensor->defined() && tensor->_fw_grad(/*level=*/0).defined();
+  });
+}
+
 bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList params) {
   const auto are_plain = [](at::TensorList tensors) { return std::all_of(tensors.begin(), tensors.end(), is_plain); };
   return at::globalContext().userEnabledMkldnn() && is_plain(input) && are_plain(hx) && are_plain(params) &&
@@ -111,7 +120,7 @@ RecurrentResult run_layer(
     bool reverse) {
   const at::Tensor& input_bias = network.has_biases ? weights.input_bias : at::zeros_like(weights.input);
   const at::Tensor& hidden_bias = network.has_biases ? weights.hidden_bias : at::zeros_like(weights.hidden);
-  if (!c10::GradMode::is_enabled()) {
+  if (!c10::GradMode::is_enabled() && !has_forward_gradient(weights, input, state)) {
     const auto [output, hidden, cell] = infer_layer().call(
         input,
         {weights.input, weights.hidden, input_bias, hidden_bias},

@@ -125,19 +125,35 @@ void replace_arguments(const OpInfo& op, Results& results, c10::Stack* stack) {
   stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
 }
 
-// Nobody above the device counts the writes of a _foreach_ op, since those that its composite kernel makes are counted.
-void count_writes(const OpInfo& op, const c10::Stack& stack) {
-  const bool is_counted = c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::ADInplaceOrView);
-  for (size_t i = 0; i < op.num_args() && op.writes() && !is_counted; ++i) {
-    if (!op.args()[i].written) {
-      continue;
-    }
-    for (const at::Tensor& tensor : torch::jit::peek(stack, i, op.num_args()).toTensorVector()) {
-      if (!tensor.is_inference()) {
-        tensor.unsafeGetTensorImpl()->bump_version();
+// Calls `visit` with each tensor that a _foreach_ op writes, unless somebody above the device has seen to it.
+template <typename Visit>
+void visit_written(const OpInfo& op, const c10::Stack& stack, const Visit& visit) {
+  const bool is_seen_to = c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::ADInplaceOrView);
+  for (size_t i = 0; i < op.num_args() && op.writes() && !is_seen_to; ++i) {
+    if (op.args()[i].written) {
+      for (const c10::IValue& tensor : torch::jit::peek(stack, i, op.num_args()).toListRef()) {
+        visit(tensor.toTensor());
       }
     }
   }
+}
+
+// Nobody above the device counts the writes of a _foreach_ op, since those that its composite kernel makes are counted.
+void count_writes(const OpInfo& op, const c10::Stack& stack) {
+  visit_written(op, stack, [](const at::Tensor& tensor) {
+    if (!tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  });
+}
+
+// Likewise, nobody refuses these. The error is that of a write that cannot be counted.
+void refuse_inference_tensors(const OpInfo& op, const c10::Stack& stack) {
+  visit_written(op, stack, [](const at::Tensor& tensor) {
+    if (tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  });
 }
 
 // Replaces the arguments on the stack by the results.
@@ -311,6 +327,9 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
 }
 
 void trace(const OpInfo& op, c10::Stack* stack) {
+  if (op.is_foreach()) {
+    refuse_inference_tensors(op, *stack);
+  }
   if (!record_as_predicted(op, stack)) {
     trace_unpredicted(op, stack);
   }

@@ -61,3 +61,19 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped():
 
     assert torch.autograd.gradcheck(function, tensors)
     assert not torch.equal(function(*tensors), fused_attention(*tensors)[0])
+
+
+@pytest.mark.parametrize("needs_weights", [False, True])
+@pytest.mark.parametrize("size", [1, 16])
+def test_weights_that_nobody_asks_for_are_none(needs_weights, size):
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(64, 4, batch_first=True).eval()
+    x = torch.randn(size, 8, 64)
+    results = {}
+    for device in ("cpu", DEVICE):
+        on_device = layer.to(device)
+        with torch.no_grad():
+            results[device] = on_device(*[x.to(device)] * 3, need_weights=needs_weights)
+    (output, weights), (expected, expected_weights) = results[DEVICE], results["cpu"]
+    assert (weights is None) == (expected_weights is None) == (not needs_weights)
+    assert_same([output] + [weights] * needs_weights, [expected] + [expected_weights] * needs_weights, "", 1e-5, 1e-6)

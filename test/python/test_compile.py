@@ -277,3 +277,15 @@ def test_the_device_is_registered_however_dynamo_is_imported():
         """,
         devices=2,
     )
+
+
+def test_flattened_convolutions_of_channels_last():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2))
+    x = torch.randn(2, 3, 8, 8)
+    expected = model(x)
+    model = model.to(DEVICE).to(memory_format=torch.channels_last)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    result = compiled(x.to(DEVICE).to(memory_format=torch.channels_last))
+    result.sum().backward()
+    torch.testing.assert_close(result.cpu(), expected)

@@ -1,5 +1,7 @@
 """FakeTensorMode with lazy tensors, and the default device."""
 
+import copy
+
 import pytest
 import torch
 from helpers import DEVICE, work
@@ -128,3 +130,34 @@ def test_data_loader_under_a_default_device(default_device):
     generator = torch.Generator(DEVICE).manual_seed(0)
     loader = DataLoader(TensorDataset(torch.arange(6)), batch_size=2, shuffle=True, generator=generator)
     assert sorted(torch.cat([batch for (batch,) in loader]).tolist()) == list(range(6))
+
+
+FORMATS = [torch.contiguous_format, torch.channels_last]
+
+
+@pytest.mark.parametrize("of_weight", FORMATS, ids=str)
+@pytest.mark.parametrize("of_input", FORMATS, ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_lie_as_real_ones(transposed, of_input, of_weight):
+    x = torch.randn(2, 3, 8, 8).to(memory_format=of_input).to(DEVICE)
+    weight = torch.randn(3, 3, 3, 3).to(memory_format=of_weight).to(DEVICE)
+
+    def convolve(*tensors):
+        tensors = [t.clone().requires_grad_() for t in tensors]
+        result = (torch.conv_transpose2d if transposed else torch.conv2d)(*tensors)
+        return [t.stride() for t in (result, *torch.autograd.grad(result.sum(), tensors))]
+
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(t) for t in (x, weight)]
+    with mode:
+        strides = convolve(*fakes)
+    assert strides == convolve(x, weight)
+
+
+def test_modes_see_deep_copies():
+    class Hooked(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return "seen" if func == torch.Tensor.__deepcopy__ else func(*args, **(kwargs or {}))
+
+    with Hooked():
+        assert copy.deepcopy(torch.ones(3, device=DEVICE)) == "seen"

@@ -84,3 +84,33 @@ def test_a_kernel_that_does_not_know_unsigned_numbers_refuses_them():
     index = torch.tensor([0])
     with pytest.raises(NotImplementedError, match="not implemented for 'UInt64'"):
         UNSIGNED.to(DEVICE).index_fill_(0, index.to(DEVICE), 2**63)
+
+
+def in_place_of(d):
+    x = torch.zeros(2, device=d)
+    x[0] = 1e300
+    return x
+
+
+FILLED = {
+    "uint8": lambda d, n: torch.full((2,), n, dtype=torch.uint8, device=d),
+    "int32": lambda d, n: torch.full((3, 2), n**5, dtype=torch.int32, device=d),
+    "float32": lambda d, n: torch.full((2,), float(n) ** 100, device=d),
+    "float16": lambda d, n: torch.full((2,), n * 500.0, dtype=torch.float16, device=d),
+    "one": lambda d, n: torch.scalar_tensor(float(n) ** 100, device=d),
+    "where": lambda d, n: torch.where(torch.tensor([True, False], device=d), torch.zeros((), dtype=torch.uint8), n),
+    "setitem": lambda d, n: in_place_of(d) if n == 300 else torch.zeros(2, device=d),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_numbers_that_a_dtype_cannot_hold_are_refused_at_their_line(name):
+    for number in (2, 300, 2, 300):
+        try:
+            expected = FILLED[name]("cpu", number)
+        except RuntimeError as error:
+            assert number == 300
+            with pytest.raises(RuntimeError, match=str(error)):
+                FILLED[name](DEVICE, number)
+        else:
+            assert number == 2 and torch.equal(FILLED[name](DEVICE, number).cpu(), expected)

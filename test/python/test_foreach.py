@@ -211,3 +211,13 @@ def test_forced_fallback(forced):
     expected = parameters("cpu")
     torch._foreach_add_(expected, 1.0)
     assert_same(tensors, expected)
+
+
+def test_inference_tensors_are_refused_elsewhere():
+    with torch.inference_mode():
+        x = torch.ones(3, device=DEVICE)
+        torch._foreach_add_([x], 1)
+    for write in (torch._foreach_zero_, lambda tensors: torch._foreach_add_(tensors, 1)):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            write([torch.ones(3, device=DEVICE), x])
+    assert x.tolist() == [2, 2, 2]

@@ -95,3 +95,12 @@ def test_second_derivatives():
 
     x = torch.randn(4, 2, 3)
     assert torch.allclose(second(lazy, x.to(DEVICE)).cpu(), second(lstm, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_forward_gradients_are_refused_as_on_the_cpu(mode):
+    for device in ("cpu", DEVICE):
+        model = torch.nn.LSTM(4, 5).to(device)
+        x = torch.randn(2, 3, 4).to(device)
+        with mode(), torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward AD"):
+            model(torch.autograd.forward_ad.make_dual(x, x))

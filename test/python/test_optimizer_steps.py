@@ -425,3 +425,21 @@ def test_parameters_of_other_classes_are_updated_by_their_methods(optimizer):
     expected = train("cpu")
     assert not torch.equal(*expected)
     assert_same(train(DEVICE), expected, rtol=1e-6)
+
+
+def test_modes_see_the_gradients_that_are_read():
+    class Doubled(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if func == torch.Tensor.grad.__get__ and result is not None else result
+
+    def train(device):
+        parameter = torch.nn.Parameter(torch.ones(3, device=device))
+        optimizer = SGD([parameter], lr=0.1, momentum=0.9)
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        with Doubled():
+            optimizer.step()
+        return parameter.detach()
+
+    assert_same(train(DEVICE), train("cpu"))
