@@ -43,10 +43,11 @@ c10::IValue one_dim(const c10::IValue& dim) {
 } // namespace
 
 std::optional<SmallExtreme> SmallExtreme::plan(const Op& op, const Geometry& input, const c10::IValue& named_dim) {
+  constexpr size_t kMostDims = 64; // PyTorch's kernels refuse more
   const c10::IValue dim = one_dim(named_dim);
   // Larger ones are shared by several threads.
-  if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() || !input.is_contiguous() ||
-      !(dim.isNone() || dim.isInt())) {
+  if (input.sizes.size() > kMostDims || input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE ||
+      input.has_bits() || !input.is_contiguous() || !(dim.isNone() || dim.isInt())) {
     return std::nullopt;
   }
   SmallExtreme result(op.returns, {1, input.numel(), 1, op.is_least}, input.dtype);
