@@ -184,7 +184,12 @@ class CallReader {
     return tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
   }
 
+  // A number, or one of a list.
   static bool is_beyond_int64(const c10::IValue& value) {
+    if (value.isList() && !value.isIntList()) {
+      const auto elements = value.toListRef();
+      return std::any_of(elements.begin(), elements.end(), is_beyond_int64);
+    }
     return value.isUnsigned() && !value.isInt();
   }
 
@@ -203,10 +208,6 @@ class CallReader {
     }
     if (value.isList() && !value.isIntList()) {
       const auto elements = value.toListRef();
-      if (std::any_of(elements.begin(), elements.end(), is_beyond_int64)) {
-        call_.obstacle = "a number beyond int64";
-        return;
-      }
       add_word(elements.size() << 3);
       std::for_each(elements.begin(), elements.end(), [this](const c10::IValue& element) { add_type(element); });
     } else {

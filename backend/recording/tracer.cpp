@@ -140,11 +140,7 @@ void visit_written(const OpInfo& op, const c10::Stack& stack, const Visit& visit
 
 // Nobody above the device counts the writes of a _foreach_ op, since those that its composite kernel makes are counted.
 void count_writes(const OpInfo& op, const c10::Stack& stack) {
-  visit_written(op, stack, [](const at::Tensor& tensor) {
-    if (!tensor.is_inference()) {
-      tensor.unsafeGetTensorImpl()->bump_version();
-    }
-  });
+  visit_written(op, stack, [](const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); });
 }
 
 // Likewise, nobody refuses these. The error is that of a write that cannot be counted.
