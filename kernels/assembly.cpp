@@ -46,9 +46,11 @@ bool is_cheap(Opcode opcode) {
   }
 }
 
+// What the loops do as well.
+constexpr size_t kLeast = 2; // one instruction loads and stores no less
+
 // Where runs begin and end.
 std::vector<Assembly::Run> find_runs(const Program& program) {
-  constexpr size_t kLeast = 2; // one instruction loads and stores no less
   std::vector<Assembly::Run> runs;
   const size_t size = program.instructions.size();
   for (size_t begin = 0; begin < size; ++begin) {
@@ -57,7 +59,7 @@ std::vector<Assembly::Run> find_runs(const Program& program) {
       ++end;
     }
     if (end - begin >= kLeast) {
-      runs.push_back({begin, end, nullptr});
+      runs.push_back({begin, end});
     }
     begin = end;
   }
@@ -83,63 +85,183 @@ size_t most_alive(const Program& program, const Assembly::Run& run) {
   return most;
 }
 
+constexpr size_t kOtherRegisters = 8; // inputs, numbers and constants
+
 // How many vectors are computed at a time, so that what has been made of them stays in registers.
 int64_t choose_copies(const Program& program, const std::vector<Assembly::Run>& runs) {
-  constexpr size_t kOthers = 8; // inputs, numbers and constants
   size_t most = 0;
   for (const Assembly::Run& run : runs) {
     most = std::max(most, most_alive(program, run));
   }
   for (const size_t copies : {4, 2}) {
-    if (copies * (most + 1) + kOthers <= Target::here().num_registers()) {
+    if (copies * (most + 1) + kOtherRegisters <= Target::here().num_registers()) {
       return static_cast<int64_t>(copies);
     }
   }
   return 1;
 }
 
-class WrittenAssembly : public Assembly {
+// A run that may be about rows, while it grows.
+class RunOfRows {
  public:
-  WrittenAssembly(const Program& program, std::vector<Run> runs)
-      : runs_(std::move(runs)),
-        num_copies_(choose_copies(program, runs_)),
-        code_(kBytes * (program.instructions.size() * num_copies_ + 1), Xbyak::DontSetProtectRWE) {
-    std::vector<size_t> starts;
-    for (const Run& run : runs_) {
-      code_.align(32);
-      starts.push_back(code_.getSize());
-      RunWriter(code_, program, run.begin, run.end, num_copies_).write();
+  RunOfRows(const Program& program, size_t begin) : program_(program), begin_(begin) {}
+
+  // Whether the instruction, the next one, belongs to it. What is made of a row is there at its end; and what is read
+  // as one element for each row must not have been overwritten by the rows before.
+  bool take(size_t place) {
+    const Instruction& instruction = program_.instructions[place];
+    if (!has_code(instruction) || !may_read(instruction) || !may_write(instruction) || !has_registers(place)) {
+      return false;
     }
-    TORCH_INTERNAL_ASSERT(!code_.hasUndefinedLabel());
-    code_.setProtectModeRE();
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      runs_[i].code = reinterpret_cast<Code>(reinterpret_cast<uintptr_t>(code_.getCode()) + starts[i]);
+    for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+      if (reads_one(instruction.opcode, i)) {
+        read_as_one_.insert(instruction.inputs[i]);
+      }
+    }
+    (reduces_rows(instruction.opcode) ? made_as_one_ : made_).insert(instruction.out);
+    num_registers_ += registers_of_sum(instruction);
+    has_rows_ = has_rows_ || is_about_rows(instruction.opcode);
+    return true;
+  }
+
+  bool has_rows() const {
+    return has_rows_;
+  }
+
+ private:
+  static constexpr size_t kMostRegisters = 14; // of rows
+
+  static bool has_code(const Instruction& instruction) {
+    switch (instruction.opcode) {
+      case Opcode::kRowSum:
+      case Opcode::kRowMean:
+      case Opcode::kSpread:
+      case Opcode::kRowCenter:
+      case Opcode::kRowRstd:
+      case Opcode::kNormalize:
+        return true;
+      default:
+        return is_cheap(instruction.opcode) && !instruction.is_for_row;
     }
   }
 
-  const std::vector<Run>& runs() const override {
-    return runs_;
+  bool may_read(const Instruction& instruction) const {
+    for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+      const Slot slot = instruction.inputs[i];
+      const bool is_one = reads_one(instruction.opcode, i);
+      if (made_as_one_.contains(slot) || (is_one && (made_.contains(slot) || slot == instruction.out))) {
+        return false;
+      }
+    }
+    return true;
   }
-  int64_t num_lanes() const override {
-    return num_copies_ * Target::here().vector_bytes() / static_cast<int64_t>(sizeof(float));
+
+  bool may_write(const Instruction& instruction) const {
+    const bool is_read = read_as_one_.contains(instruction.out);
+    return reduces_rows(instruction.opcode) || (!is_read && !made_as_one_.contains(instruction.out));
+  }
+
+  bool has_registers(size_t place) const {
+    const Instruction& instruction = program_.instructions[place];
+    if (num_registers_ + read_as_one_.size() + registers_of_sum(instruction) + 2 > kMostRegisters) {
+      return false;
+    }
+    // The first elements of a row are computed twice, and not stored.
+    const size_t free = Target::here().num_registers() - kMostRegisters;
+    return instruction.opcode != Opcode::kRowCenter || place == begin_ ||
+           2 * (most_alive(program_, {begin_, place}) + 1) + kOtherRegisters <= free;
+  }
+
+  static size_t registers_of_sum(const Instruction& instruction) {
+    return reduces_rows(instruction.opcode) ? RowSumWriter::num_registers(instruction.opcode) : 0;
+  }
+
+  const Program& program_;
+  const size_t begin_;
+  std::set<Slot> read_as_one_;
+  std::set<Slot> made_as_one_;
+  std::set<Slot> made_; // an element for each
+  size_t num_registers_ = 0;
+  bool has_rows_ = false;
+};
+
+// Where rows fill whole vectors.
+std::vector<Assembly::Run> find_runs_of_rows(const Program& program) {
+  std::vector<Assembly::Run> runs;
+  bool are_about_rows = false;
+  const size_t size = program.instructions.size();
+  for (size_t begin = 0; begin < size;) {
+    RunOfRows run(program, begin);
+    size_t end = begin;
+    while (end < size && run.take(end)) {
+      ++end;
+    }
+    if (end - begin >= kLeast) {
+      runs.push_back({begin, end, run.has_rows() ? kRowLanes : 0});
+      are_about_rows = are_about_rows || run.has_rows();
+    }
+    begin = std::max(end, begin + 1);
+  }
+  return are_about_rows && Target::here().has_avx512 ? runs : std::vector<Assembly::Run>();
+}
+
+// The runs of a program: for any rows, and for those that fill whole vectors, if other ones are better there.
+struct Runs {
+  std::vector<Assembly::Run> of_any;
+  std::vector<Assembly::Run> of_whole;
+};
+
+class WrittenAssembly : public Assembly {
+ public:
+  WrittenAssembly(const Program& program, Runs runs)
+      : runs_(std::move(runs)), code_(num_bytes_for(program), Xbyak::DontSetProtectRWE) {
+    for (auto* list : {&runs_.of_any, &runs_.of_whole}) {
+      const int64_t num_copies = choose_copies(program, *list);
+      for (Run& run : *list) {
+        write(program, run, num_copies);
+      }
+    }
+    TORCH_INTERNAL_ASSERT(!code_.hasUndefinedLabel());
+    code_.setProtectModeRE();
+  }
+
+  const std::vector<Run>& runs(int64_t row_length) const override {
+    const bool is_whole = row_length > 0 && row_length % kRowLanes == 0 &&
+                          row_length * static_cast<int64_t>(sizeof(float)) < RowSumWriter::kMostBytes;
+    return is_whole && !runs_.of_whole.empty() ? runs_.of_whole : runs_.of_any;
+  }
+  uintptr_t start() const {
+    return reinterpret_cast<uintptr_t>(code_.getCode());
   }
   size_t num_bytes() const {
     return code_.getSize();
   }
 
  private:
-  static constexpr size_t kBytes = 512; // more than an instruction's code, or what is around a run's
+  // More than an instruction's code, or what is around a run's; of a row some of it is written twice.
+  static size_t num_bytes_for(const Program& program) {
+    constexpr size_t kBytes = 512;
+    constexpr size_t kMostCopies = 4;
+    return kBytes * (program.instructions.size() * (program.has_rows() ? 2 : 1) * kMostCopies + 1);
+  }
 
-  std::vector<Run> runs_;
-  int64_t num_copies_;
+  // `num_copies`: of vectors that are computed at a time, unless the run has its lanes.
+  void write(const Program& program, Run& run, int64_t num_copies) {
+    const int64_t num_lanes = Target::here().vector_bytes() / static_cast<int64_t>(sizeof(float));
+    run.num_lanes = run.num_lanes == 0 ? num_copies * num_lanes : run.num_lanes;
+    code_.align(32);
+    run.code = reinterpret_cast<Code>(start() + code_.getSize());
+    RunWriter(code_, program, run.begin, run.end, run.num_lanes / num_lanes).write();
+  }
+
+  Runs runs_;
   Xbyak::CodeGenerator code_;
 };
 
 // As `perf` reads it: address, size, name.
 void tell_perf(const WrittenAssembly& assembly, const std::string& program) {
   std::ofstream map("/tmp/perf-" + std::to_string(getpid()) + ".map", std::ios::app);
-  map << std::hex << reinterpret_cast<uintptr_t>(assembly.runs().front().code) << ' ' << assembly.num_bytes()
-      << " lazyplug: " << program << '\n';
+  map << std::hex << assembly.start() << ' ' << assembly.num_bytes() << " lazyplug: " << program << '\n';
 }
 
 // Code of programs that somebody holds, by their text.
@@ -157,7 +279,7 @@ class Library {
     return find_locked(text);
   }
 
-  std::shared_ptr<const Assembly> find_or_write(const Program& program, std::vector<Assembly::Run> runs) {
+  std::shared_ptr<const Assembly> find_or_write(const Program& program, Runs runs) {
     const std::string text = to_string(program);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (auto found = find_locked(text)) {
@@ -201,8 +323,8 @@ std::shared_ptr<const Assembly> assemble(const Program& program) {
   if (program.dtype != c10::ScalarType::Float || !Target::here().has_avx2) {
     return nullptr;
   }
-  std::vector<Assembly::Run> runs = find_runs(program);
-  if (runs.empty()) {
+  Runs runs{find_runs(program), find_runs_of_rows(program)};
+  if (runs.of_any.empty() && runs.of_whole.empty()) {
     return nullptr;
   }
   return Library::get().find_or_write(program, std::move(runs));

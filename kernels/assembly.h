@@ -12,23 +12,27 @@ namespace lazyplug::kernels {
 // the first instruction of a run to the last, where the loops of tile_loops.h load and store it each time. Results have
 // the bits of those loops, but for the signs and payloads of NaN.
 //
+// Where rows fill whole vectors of AVX-512, runs may be about rows: what is made of a row, such as its sum, is the end
+// of a run, and what is read as one element for each row the beginning of another.
+//
 // For float32 on x86-64 with AVX2 or AVX-512, if the build has found Xbyak. Memory is writable while code is written,
 // and executable from then on, never both.
 class Assembly {
  public:
-  // Slots are pointers to elements; a number for each of the program's. The count is a positive multiple of
-  // num_lanes().
-  using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers);
+  // Slots are pointers to elements; a number for each of the program's. So many bytes of each slot are of a positive
+  // multiple of the run's lanes, and whole rows, if the program has some.
+  using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers, int64_t row_bytes);
 
   struct Run {
     size_t begin; // of the program's instructions
     size_t end;
-    Code code;
+    int64_t num_lanes = 0; // elements that are computed at a time
+    Code code = nullptr;
   };
 
-  // In the order of the program; what is between them is left to the loops.
-  virtual const std::vector<Run>& runs() const = 0;
-  virtual int64_t num_lanes() const = 0; // elements that are computed at a time
+  // Those for rows of so many elements, 0 if there are none, in the order of the program; what is between them is left
+  // to the loops.
+  virtual const std::vector<Run>& runs(int64_t row_length = 0) const = 0;
   virtual ~Assembly() = default;
 };
 

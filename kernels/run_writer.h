@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/row_sums_writer.h"
 #include "kernels/tile_program.h"
 
 namespace lazyplug::kernels {
@@ -28,8 +29,11 @@ constexpr Value kSigns = kZeros + 3;
 constexpr Value kLastBits = kZeros + 4;  // of integers
 constexpr Value kBelowHalf = kZeros + 5; // of what bfloat16 lacks of a float32, just less than half
 constexpr Value kNans = kZeros + 6;
+constexpr Value kThirtySecond = kZeros + 7;
 // From kOnes on.
-constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000};
+constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000, 0x3D000000};
+// A slot's element for the row.
+constexpr Value kFirstOfRow = kOnes + std::size(kConstants);
 
 // Of vroundps and vrndscaleps: inexact results are no exception; besides, how to round.
 constexpr uint8_t kRoundQuietly = 8;
@@ -70,8 +74,11 @@ std::vector<Value> constants_of(Opcode opcode) {
 
 // In the order of operands: inputs, numbers, constants.
 std::vector<Value> values_read(const Instruction& instruction) {
-  std::vector<Value> values(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
-  if (takes_number(instruction.opcode)) {
+  std::vector<Value> values;
+  for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+    values.push_back(instruction.inputs[i] + (reads_one(instruction.opcode, i) ? kFirstOfRow : 0));
+  }
+  if (takes_number(instruction.opcode) && !reduces_rows(instruction.opcode)) { // those read it at a row's end
     values.push_back(kFirstNumber + instruction.number);
   }
   if (traits(instruction.opcode).num_numbers > 1) {
@@ -111,13 +118,20 @@ struct Target {
 // Writes the loop of one run. Registers are given out while instructions are written: who is read again last gives way.
 // Where there are enough, each instruction is written for several vectors, one after the other: what is computed of one
 // waits for itself, and not for the others.
+//
+// Of a run that is about rows, that is the loop of one row within another one. What is read of a row as one element,
+// and what is made of it, have registers of their own, from the last one down. Such a run has as many vectors as a
+// row's partial sums.
 class RunWriter {
  public:
   RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end, int64_t num_copies)
-      : code_(code), program_(program), begin_(begin), end_(end), num_copies_(num_copies) {}
+      : code_(code), program_(program), begin_(begin), end_(end), num_copies_(num_copies) {
+    is_of_rows_ = std::any_of(at(begin), at(end), [](const Instruction& each) { return is_about_rows(each.opcode); });
+  }
 
   void write() {
     choose_pointers();
+    choose_registers_of_rows();
     for (size_t i = 0; i < kNumPointers; ++i) {
       if (is_saved(i)) {
         code_.push(pointer(i));
@@ -128,17 +142,7 @@ class RunWriter {
       code_.mov(pointer(i), code_.ptr[slots() + 8 * pointed_[i]]);
     }
     code_.xor_(offset(), offset());
-    Xbyak::Label loop;
-    code_.L(loop);
-    for (place_ = begin_; place_ < end_; ++place_) {
-      for (copy_ = 0; copy_ < num_copies_; ++copy_) {
-        write_instruction();
-      }
-      release();
-    }
-    code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
-    code_.cmp(offset(), num_bytes());
-    code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
+    is_of_rows_ ? write_loop_of_rows() : write_loop(num_bytes());
     code_.vzeroupper();
     code_.pop(scratch());
     for (size_t i = kNumPointers; i-- > 0;) {
@@ -152,8 +156,10 @@ class RunWriter {
 
  private:
   static constexpr size_t kMaxRegisters = 32;
-  static constexpr size_t kNumPointers = 10;
+  static constexpr size_t kNumPointers = 9;
+  static constexpr size_t kNumPointersOfRows = kNumPointers - 3;
   static constexpr size_t kNever = SIZE_MAX;
+  static constexpr int kTemporary = 0; // a register, at a row's beginning and end
 
   // Of the calling convention: the arguments, registers that a function may use, and those that it must restore.
   Reg64 num_bytes() const {
@@ -173,11 +179,139 @@ class RunWriter {
   }
   Reg64 pointer(size_t index) const {
     const Reg64 all[kNumPointers] =
-        {code_.rcx, code_.r8, code_.r9, code_.r10, code_.r11, code_.rbx, code_.rbp, code_.r12, code_.r13, code_.r14};
+        {code_.r8, code_.r9, code_.r10, code_.r11, code_.rbx, code_.rbp, code_.r12, code_.r13, code_.r14};
     return all[index];
   }
   bool is_saved(size_t index) const {
-    return index >= 5 && index < pointed_.size();
+    return index >= 4 && (index < pointed_.size() || (is_of_rows_ && index >= kNumPointersOfRows));
+  }
+  // Of runs that are about rows: the last argument, and three that others may use as pointers.
+  Reg64 row_bytes() const {
+    return code_.rcx;
+  }
+  Reg64 place_of_row() const { // of what is one element for each
+    return pointer(kNumPointersOfRows);
+  }
+  Reg64 end_of_row() const {
+    return pointer(kNumPointersOfRows + 1);
+  }
+  Reg64 end_of_part() const {
+    return pointer(kNumPointersOfRows + 2);
+  }
+
+  void write_loop(const Reg64& end) {
+    Xbyak::Label loop;
+    code_.L(loop);
+    write_body(end_);
+    code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
+    code_.cmp(offset(), end);
+    code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
+  }
+
+  // What is made of as many vectors, by the instructions before `end`.
+  void write_body(size_t end) {
+    for (place_ = begin_; place_ < end; ++place_) {
+      for (copy_ = 0; copy_ < num_copies_; ++copy_) {
+        write_instruction();
+      }
+      release();
+    }
+  }
+
+  // Rows.
+  struct RowSum {
+    size_t place; // of the instruction
+    RowSumWriter writer;
+  };
+
+  void choose_registers_of_rows() {
+    for (size_t i = begin_; i < end_; ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      for (const Value value : values_read(instruction)) {
+        if (value >= kFirstOfRow && !find(value)) {
+          registers_[--num_registers_] = {value, 0, true, false};
+        }
+      }
+      if (reduces_rows(instruction.opcode)) {
+        num_registers_ -= RowSumWriter::num_registers(instruction.opcode);
+        row_sums_.push_back({i, RowSumWriter(code_, instruction.opcode, static_cast<int>(num_registers_))});
+      }
+    }
+  }
+
+  void write_loop_of_rows() {
+    const bool is_in_parts =
+        std::any_of(row_sums_.begin(), row_sums_.end(), [](const RowSum& each) { return each.writer.is_in_parts(); });
+    code_.xor_(place_of_row(), place_of_row());
+    Xbyak::Label next_row;
+    code_.L(next_row);
+    begin_row();
+    code_.lea(end_of_row(), code_.ptr[offset() + row_bytes()]);
+    if (is_in_parts) {
+      Xbyak::Label next_part;
+      code_.L(next_part);
+      code_.lea(end_of_part(), code_.ptr[offset() + RowSumWriter::kBytesOfPart]);
+      code_.cmp(end_of_part(), end_of_row());
+      code_.cmova(end_of_part(), end_of_row());
+      write_loop(end_of_part());
+      for (const RowSum& sum : row_sums_) {
+        sum.writer.end_part();
+      }
+      code_.cmp(offset(), end_of_row());
+      code_.jb(next_part, Xbyak::CodeGenerator::T_NEAR);
+    } else {
+      write_loop(end_of_row());
+    }
+    end_row();
+    code_.add(place_of_row(), sizeof(float));
+    code_.cmp(offset(), num_bytes());
+    code_.jb(next_row, Xbyak::CodeGenerator::T_NEAR);
+  }
+
+  Xbyak::Address one_of_row(Slot slot) {
+    code_.mov(scratch(), code_.ptr[slots() + 8 * slot]);
+    return code_.ptr[scratch() + place_of_row()];
+  }
+
+  void begin_row() {
+    for (size_t i = num_registers_; i < target_.num_registers(); ++i) {
+      if (registers_[i].value) {
+        code_.vbroadcastss(vector(i), one_of_row(static_cast<Slot>(*registers_[i].value - kFirstOfRow)));
+      }
+    }
+    for (const RowSum& sum : row_sums_) {
+      sum.writer.begin();
+    }
+    for (const RowSum& sum : row_sums_) {
+      if (program_.instructions[sum.place].opcode == Opcode::kRowCenter) {
+        write_guess(sum);
+      }
+    }
+  }
+
+  // The mean of a row's first elements, for which nothing is stored, and nothing added to other sums.
+  void write_guess(const RowSum& sum) {
+    stores_ = false;
+    write_body(sum.place);
+    for (copy_ = 0; copy_ < num_copies_; ++copy_) {
+      sum.writer.add_first(get(program_.instructions[sum.place].inputs[0]), copy_);
+      unpin();
+    }
+    stores_ = true;
+    std::fill_n(registers_, num_registers_, Register());
+    sum.writer.guess(code_.ptr[code_.rip + constants_[kThirtySecond - kOnes]], kTemporary);
+  }
+
+  void end_row() {
+    for (const RowSum& sum : row_sums_) {
+      const Instruction& instruction = program_.instructions[sum.place];
+      sum.writer.end(
+          {row_bytes(), scratch()},
+          code_.ptr[numbers() + sizeof(float) * instruction.number],
+          code_.ptr[code_.rip + constants_[0]],
+          kTemporary);
+      code_.vmovss(one_of_row(instruction.out), Xbyak::Xmm(kTemporary));
+    }
   }
 
   // The first slots whose memory is needed have their pointers in registers.
@@ -185,18 +319,18 @@ class RunWriter {
     for (size_t i = begin_; i < end_; ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (size_t input = 0; input < num_inputs(instruction.opcode); ++input) {
-        if (!is_made_before(instruction.inputs[input], i)) {
+        if (!reads_one(instruction.opcode, input) && !is_made_before(instruction.inputs[input], i)) {
           choose_pointer(instruction.inputs[input]);
         }
       }
-      if (is_stored(i)) {
+      if (!reduces_rows(instruction.opcode) && is_stored(i)) {
         choose_pointer(instruction.out);
       }
     }
   }
   void choose_pointer(Slot slot) {
     const bool is_new = std::find(pointed_.begin(), pointed_.end(), slot) == pointed_.end();
-    if (is_new && pointed_.size() < kNumPointers) {
+    if (is_new && pointed_.size() < (is_of_rows_ ? kNumPointersOfRows : kNumPointers)) {
       pointed_.push_back(slot);
     }
   }
@@ -267,10 +401,9 @@ class RunWriter {
 
   // A pinned one that holds nothing.
   size_t take() {
-    const size_t num_registers = target_.num_registers();
-    size_t chosen = num_registers;
+    size_t chosen = num_registers_;
     size_t latest = 0;
-    for (size_t i = 0; i < num_registers; ++i) {
+    for (size_t i = 0; i < num_registers_; ++i) {
       const Register& each = registers_[i];
       if (each.is_pinned) {
         continue;
@@ -278,13 +411,14 @@ class RunWriter {
       // What the instruction has made of earlier vectors is read by the next ones.
       const bool is_done = each.value < kFirstNumber && each.copy < copy_;
       const size_t use = each.value ? next_use(*each.value, is_done ? place_ + 1 : place_) : kNever;
-      if (chosen == num_registers || use > latest) {
+      if (chosen == num_registers_ || use > latest) {
         chosen = i;
         latest = use;
       }
     }
     Register& result = registers_[chosen];
     if (result.value && result.is_unsaved && latest != kNever) {
+      TORCH_INTERNAL_ASSERT(stores_, "a run whose first elements need too many registers");
       code_.vmovups(memory_of(static_cast<Slot>(*result.value), result.copy), vector(chosen));
     }
     result = {std::nullopt, 0, true, false};
@@ -328,25 +462,39 @@ class RunWriter {
 
   void write_instruction() {
     const Instruction& instruction = program_.instructions[place_];
+    if (!stores_ && reduces_rows(instruction.opcode)) {
+      return;
+    }
     std::vector<Vector> operands;
     for (const Value value : values_read(instruction)) {
       operands.push_back(get(value));
     }
-    const size_t result = take();
-    compute(instruction.opcode, vector(result), operands);
-    keep(result, instruction.out);
-    if (is_stored(place_)) {
-      code_.vmovups(memory_of(instruction.out, copy_), vector(result));
-      registers_[result].is_unsaved = false;
+    if (reduces_rows(instruction.opcode)) {
+      const auto sum =
+          std::find_if(row_sums_.begin(), row_sums_.end(), [&](const RowSum& each) { return each.place == place_; });
+      sum->writer.add(operands, copy_, temporary());
+    } else {
+      const size_t result = take();
+      compute(instruction.opcode, vector(result), operands);
+      keep(result, instruction.out);
+      if (stores_ && is_stored(place_)) {
+        code_.vmovups(memory_of(instruction.out, copy_), vector(result));
+        registers_[result].is_unsaved = false;
+      }
     }
-    for (Register& each : registers_) {
-      each.is_pinned = false;
+    unpin();
+  }
+
+  void unpin() {
+    for (size_t i = 0; i < num_registers_; ++i) {
+      registers_[i].is_pinned = false;
     }
   }
 
   // What nobody reads any more.
   void release() {
-    for (Register& each : registers_) {
+    for (size_t i = 0; i < num_registers_; ++i) {
+      Register& each = registers_[i];
       if (each.value && next_use(*each.value, place_ + 1) == kNever) {
         each = {};
       }
@@ -488,6 +636,11 @@ class RunWriter {
         return compare(out, operands, kGe);
       case Opcode::kWhere:
         return choose(out, {kNe, a, d}, b, c);
+      case Opcode::kSpread:
+        return code_.vmovaps(out, a);
+      case Opcode::kNormalize:
+        code_.vsubps(out, a, b);
+        return code_.vmulps(out, out, c);
       default:
         TORCH_INTERNAL_ASSERT(false, "no machine code for ", traits(opcode).name);
     }
@@ -584,6 +737,10 @@ class RunWriter {
   const size_t begin_;
   const size_t end_;
   const int64_t num_copies_; // how many vectors it computes at a time
+  bool is_of_rows_ = false;
+  bool stores_ = true;                             // and adds up
+  size_t num_registers_ = target_.num_registers(); // which are given out
+  std::vector<RowSum> row_sums_;
   std::vector<Slot> pointed_;
   Register registers_[kMaxRegisters];
   // The instruction that is being written, and for which of the vectors.

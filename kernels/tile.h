@@ -105,17 +105,18 @@ inline void run_assembly(
     const double* numbers,
     int64_t n,
     const Tile<float>& tile) {
-  const int64_t num_whole = n / assembly.num_lanes() * assembly.num_lanes();
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
   const c10::ArrayRef<Instruction> all = program.instructions;
   std::array<float, 256> floats; // NOLINT(cppcoreguidelines-pro-type-member-init): as many as there are numbers
   std::transform(numbers, numbers + program.num_numbers, floats.begin(), [](double x) {
     return static_cast<float>(x);
   });
   size_t next = 0;
-  for (const Assembly::Run& run : assembly.runs()) {
+  for (const Assembly::Run& run : assembly.runs(tile.row_length)) {
+    const int64_t num_whole = n / run.num_lanes * run.num_lanes;
     run_loops(all.slice(next, run.begin - next), numbers, 0, n, tile);
     if (num_whole != 0) {
-      run.code(num_whole * static_cast<int64_t>(sizeof(float)), tile.slots, floats.data());
+      run.code(num_whole * kBytes, tile.slots, floats.data(), tile.row_length * kBytes);
     }
     if (num_whole != n) {
       run_loops(all.slice(run.begin, run.end - run.begin), numbers, num_whole, n, tile);

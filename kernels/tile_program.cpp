@@ -167,6 +167,18 @@ bool Program::has_rows() const {
   });
 }
 
+size_t Program::num_whole_slots() const {
+  std::vector<bool> is_whole(num_slots);
+  std::fill_n(is_whole.begin(), num_memory, true);
+  for (const Instruction& instruction : instructions) {
+    is_whole[instruction.out] = is_whole[instruction.out] && !instruction.makes_one();
+  }
+  for (const Instruction& instruction : instructions) {
+    is_whole[instruction.out] = is_whole[instruction.out] || !instruction.makes_one();
+  }
+  return static_cast<size_t>(std::count(is_whole.begin(), is_whole.end(), true));
+}
+
 bool can_compute_in(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
 }

@@ -50,6 +50,8 @@ struct Program {
   std::vector<Instruction> instructions;
 
   bool has_rows() const;
+  // Those that do not only ever hold one element for each row.
+  size_t num_whole_slots() const;
 };
 
 constexpr size_t kMaxSlots = 64;

@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 
+#include "kernels/assembly.h"
 #include "kernels/pointwise.h"
 #include "lowering/calls/norm_gradient_kernel.h"
 #include "lowering/calls/program_numbers.h"
@@ -92,8 +94,12 @@ struct Operands {
   }
 };
 
-// The slots are the operands, then the results.
-void run(std::vector<kernels::Instruction> instructions, const Operands& operands, c10::ArrayRef<at::Tensor> results) {
+// The slots are the operands, then the results. `assembled`: the machine code of that program, if it has some.
+void run(
+    std::vector<kernels::Instruction> instructions,
+    const Operands& operands,
+    c10::ArrayRef<at::Tensor> results,
+    const kernels::AssembledLater* assembled = nullptr) {
   const auto num_slots = static_cast<uint8_t>(operands.tensors.size() + results.size());
   const kernels::Program program{
       at::kFloat,
@@ -119,7 +125,8 @@ void run(std::vector<kernels::Instruction> instructions, const Operands& operand
     memory.push_back({result.mutable_data_ptr(), result.scalar_type()});
   }
   const kernels::PointwiseSpace space(first.sizes(), operands.result.strides, inputs);
-  kernels::run(program, space, memory, operands.numbers.data());
+  const kernels::Assembly* const assembly = assembled ? assembled->next(program) : nullptr;
+  kernels::run(program, space, memory, operands.numbers.data(), assembly);
 }
 
 at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
@@ -162,7 +169,9 @@ std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
   };
   const auto parameter = [&](Slot slot) { return slot < result ? std::optional(slot) : std::nullopt; };
   add_layer_norm(Slot{0}, parameter(1), parameter(2), add);
-  run(std::move(instructions), operands, results);
+  // By the number of parameters. Never destroyed: workers may run while the process ends.
+  static const auto& assembled = *new std::array<kernels::AssembledLater, 3>();
+  run(std::move(instructions), operands, results, &assembled.at(operands.num_rows));
   return results;
 }
 

@@ -19,7 +19,9 @@ std::vector<size_t> last_reads(const std::vector<GroupStep>& steps) {
   return result;
 }
 
-// By step: where it puts what it makes, slots after those with memory as long as somebody needs it.
+// By step: where it puts what it makes, slots after those with memory as long as somebody needs it. What is one element
+// for each row has slots of its own, which need little room in a tile, and are not overwritten while rows are gone
+// through.
 std::vector<kernels::Slot> place_results(
     const std::vector<GroupStep>& steps,
     const std::vector<size_t>& last_read,
@@ -36,16 +38,22 @@ std::vector<kernels::Slot> place_results(
     }
   }
   auto next = static_cast<kernels::Slot>(first_free);
-  std::vector<kernels::Slot> free;
+  std::vector<kernels::Slot> free_ones;
+  std::vector<kernels::Slot> free_wholes;
+  const auto free_like = [&](size_t step) -> auto& { return steps[step].makes_one() ? free_ones : free_wholes; };
   std::vector<kernels::Slot> result;
   for (size_t i = 0; i < steps.size(); ++i) {
     for (const auto [is_input, index] : steps[i].sources) {
-      const bool is_over = !is_input && last_read[index] == i && *slots[index] >= first_free;
-      if (is_over && std::find(free.begin(), free.end(), *slots[index]) == free.end()) { // not twice
+      if (is_input || last_read[index] != i || *slots[index] < first_free) {
+        continue;
+      }
+      auto& free = free_like(index);
+      if (std::find(free.begin(), free.end(), *slots[index]) == free.end()) { // not twice
         free.push_back(*slots[index]);
       }
     }
     if (!slots[i]) {
+      auto& free = free_like(i);
       slots[i] = free.empty() ? next++ : free.back();
       free.resize(free.empty() ? 0 : free.size() - 1);
     }

@@ -83,7 +83,10 @@ bool PointwiseGroup::fits() const {
   }
   constexpr size_t kAlignment = 64;
   const size_t row_bytes = static_cast<size_t>(layout_.sizes.back()) * c10::elementSize(layout_.dtype);
-  return program(outputs()).num_slots * ((row_bytes + kAlignment - 1) / kAlignment * kAlignment) <= kernels::kTileBytes;
+  const size_t slot_bytes = (row_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const kernels::Program made = program(outputs());
+  const size_t num_wholes = made.num_whole_slots();
+  return num_wholes * slot_bytes + (made.num_slots - num_wholes) * kAlignment <= kernels::kTileBytes;
 }
 
 uint32_t PointwiseGroup::add_step(GroupStep step) {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "common/config.h"
+#include "kernels/pointwise.h"
 #include "test/cpp/kernels/tensors.h"
 
 namespace lazyplug::kernels {
@@ -122,6 +123,162 @@ TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
   }
 }
 
+// Programs whose tiles are whole rows.
+class AssemblyOfRows : public AssemblyTest {
+ protected:
+  void SetUp() override {
+    AssemblyTest::SetUp();
+    if (!IsSkipped() && at::get_cpu_capability() != "AVX512") {
+      GTEST_SKIP() << "rows have machine code of AVX-512 alone";
+    }
+  }
+
+  // What the program makes of two inputs like the output, one row, and a number: that output, and one of an element for
+  // each row. `reuses`: the first input's memory becomes the output.
+  struct Arguments {
+    at::Tensor x;
+    at::Tensor y;
+    at::Tensor row;
+    bool reuses = false;
+  };
+  static std::pair<at::Tensor, at::Tensor>
+  results(const Program& program, const Arguments& given, const Assembly* assembly) {
+    const at::Tensor x = given.x.clone();
+    const at::Tensor out = given.reuses ? x : at::empty_like(x);
+    const at::Tensor ones = at::empty({x.size(0)});
+    const c10::DimVector strides(x.strides());
+    const std::vector<PointwiseSpace::Input> places{{0, strides}, {0, strides}, {0, {0, 1}}};
+    std::vector<Memory> memory;
+    for (const at::Tensor& tensor : {x, given.y, given.row, out, ones}) {
+      memory.push_back({tensor.data_ptr(), at::kFloat});
+    }
+    const double numbers[] = {0.25, -1.5, 3};
+    run(program, PointwiseSpace(x.sizes(), x.strides(), places), memory, numbers, assembly);
+    return {out, ones};
+  }
+
+  static void expect_same_as_loops(const Program& program, const Arguments& given) {
+    const auto assembly = assemble(program);
+    ASSERT_TRUE(assembly) << to_string(program);
+    const auto expected = results(program, given, nullptr);
+    const auto actual = results(program, given, assembly.get());
+    ASSERT_TRUE(same_bits(actual.first, expected.first)) << given.x.sizes() << to_string(program);
+    ASSERT_TRUE(same_bits(actual.second, expected.second)) << given.x.sizes() << to_string(program);
+  }
+
+  static std::vector<std::pair<size_t, size_t>> runs(const char* program, int64_t row_length) {
+    std::vector<std::pair<size_t, size_t>> result;
+    const auto assembly = assemble(*parse(program));
+    for (const Assembly::Run& run : assembly->runs(row_length)) {
+      result.emplace_back(run.begin, run.end);
+    }
+    return result;
+  }
+
+  // Of inputs x, y and a row.
+  static constexpr const char* kRmsNorm =
+      "f32 memory 5 slots 7 numbers 3 6 = square 0 ; 5 = row_mean 6 ; 5 = row:rsqrt 5 ; 4 = row:copy 5 ; 6 = spread 5 ;"
+      " 6 = mul 0 6 ; 3 = mul 6 2 ;";
+  static constexpr const char* kLayerNorm =
+      "f32 memory 5 slots 7 numbers 3 5 = add 0 1 0 ; 6 = row_center 5 ; 4 = row_rstd 5 6 0 ; 5 = normalize 5 6 4 ;"
+      " 3 = mul_add 5 2 1 ;";
+};
+
+TEST_F(AssemblyOfRows, NormsHaveTheBitsOfTheirLoops) {
+  for (const char* text : {kRmsNorm, kLayerNorm}) {
+    for (const int64_t n : {2, 31, 32, 33, 64, 96, 480, 512, 544, 1'024, 1'056, 2'048}) {
+      for (const int64_t num_rows : {1, 2, 7, 40}) {
+        for (const double offset : {0.0, 1e4}) {
+          const auto make = [&] { return at::randn({num_rows, n}) + offset; };
+          const bool reuses = text == kRmsNorm;
+          expect_same_as_loops(*parse(text), {make(), make(), at::randn({n}), reuses});
+        }
+      }
+    }
+    for (const double odd : {double{NAN}, double{INFINITY}, -0.0, 1e-42, 3e38}) {
+      at::Tensor x = at::full({3, 64}, odd);
+      x.select(0, 1).slice(0, 1).fill_(-0.0);
+      expect_same_as_loops(*parse(text), {x, at::zeros_like(x), at::ones({64})});
+    }
+  }
+}
+
+TEST_F(AssemblyOfRows, WhatIsMadeOfARowIsTheEndOfARun) {
+  using Runs = std::vector<std::pair<size_t, size_t>>;
+  EXPECT_EQ(runs(kRmsNorm, 512), (Runs{{0, 2}, {4, 7}}));
+  EXPECT_EQ(runs(kLayerNorm, 512), (Runs{{0, 2}, {3, 5}}));
+  // Rows that do not fill vectors, or are too long for two levels of sums.
+  EXPECT_EQ(runs(kRmsNorm, 500), (Runs{{5, 7}}));
+  EXPECT_EQ(runs(kRmsNorm, 8'192), (Runs{{5, 7}}));
+  // Rows would overwrite what others still have to read: slot 5 is both.
+  EXPECT_EQ(
+      runs("f32 memory 5 slots 6 numbers 0 5 = row_sum 0 ; 5 = spread 5 ; 5 = mul 0 5 ; 3 = mul 5 2 ;", 512),
+      (Runs{{2, 4}}));
+}
+
+// Slots may hold an element for each, and later one for each row.
+TEST_F(AssemblyOfRows, AnyProgramHasTheResultsOfItsLoops) {
+  std::mt19937 random(0);
+  const auto draw = [&](size_t below) { return random() % below; };
+  const std::vector<Opcode>
+      cheap{Opcode::kAdd, Opcode::kMul, Opcode::kNeg, Opcode::kLerp, Opcode::kMulAdd, Opcode::kMaximum, Opcode::kAbs};
+  size_t num_of_rows = 0;
+  constexpr Slot kWhole = 3;
+  constexpr Slot kOne = 4;
+  for (int repetition = 0; repetition < 400; ++repetition) {
+    const size_t num_slots = 6 + draw(8);
+    Program program{at::kFloat, 5, static_cast<uint8_t>(num_slots), 3, {}};
+    std::vector<Slot> wholes{0, 1, 2};
+    std::vector<Slot> ones;
+    const auto pick = [&](const std::vector<Slot>& slots) { return slots[draw(slots.size())]; };
+    const auto add = [&](Opcode opcode, Slot out, std::vector<Slot> inputs, bool is_for_row = false) {
+      Instruction next{opcode, out, {}, static_cast<uint8_t>(draw(3)), 0, is_for_row};
+      std::copy(inputs.begin(), inputs.end(), next.inputs);
+      for (auto* list : {&wholes, &ones}) {
+        std::erase(*list, out);
+      }
+      (next.makes_one() ? ones : wholes).push_back(out);
+      program.instructions.push_back(next);
+    };
+    for (size_t length = 2 + draw(30); length > 0; --length) {
+      const auto out = static_cast<Slot>(5 + draw(num_slots - 5));
+      const size_t kind = draw(10);
+      if (kind == 0 || ones.empty()) {
+        const Opcode sums[] = {Opcode::kRowSum, Opcode::kRowMean, Opcode::kRowCenter};
+        add(sums[draw(3)], out, {pick(wholes)});
+      } else if (kind == 1) {
+        add(Opcode::kRowRstd, out, {pick(wholes), pick(ones)});
+      } else if (kind == 2) {
+        add(Opcode::kSpread, out, {pick(ones)});
+      } else if (kind == 3) {
+        // The loops go through the rows in order.
+        const Slot mean = pick(ones);
+        const Slot rstd = pick(ones);
+        if (out != mean && out != rstd) {
+          add(Opcode::kNormalize, out, {pick(wholes), mean, rstd});
+        }
+      } else if (kind == 4) {
+        add(cheap[draw(cheap.size())], out, {pick(ones), pick(ones), pick(ones)}, /*is_for_row=*/true);
+      } else {
+        add(kind == 5 ? Opcode::kTanh : cheap[draw(cheap.size())], out, {pick(wholes), pick(wholes), pick(wholes)});
+      }
+    }
+    add(Opcode::kRowMean, kOne, {pick(wholes)});
+    add(Opcode::kSpread, 5, {pick(ones)});
+    add(Opcode::kMul, kWhole, {pick(wholes), pick(wholes)});
+    const auto assembly = assemble(program);
+    if (!assembly) {
+      continue;
+    }
+    num_of_rows += assembly->runs(32).size() != assembly->runs(33).size() ? 1 : 0;
+    for (const int64_t n : {32, 64, 96, 512, 544, 768, 100}) {
+      const auto num_rows = static_cast<int64_t>(1 + draw(9));
+      expect_same_as_loops(program, {at::randn({num_rows, n}), at::randn({num_rows, n}), at::randn({n})});
+    }
+  }
+  EXPECT_GT(num_of_rows, 100);
+}
+
 // As many vectors at a time as there are registers for what has been made of them.
 TEST_F(AssemblyTest, ComputesSeveralVectorsAtATime) {
   const auto num_lanes = [](int num_alive) {
@@ -132,7 +289,7 @@ TEST_F(AssemblyTest, ComputesSeveralVectorsAtATime) {
     for (int i = 0; i < num_alive; ++i) {
       text += " 1 = mul 1 " + std::to_string(i + 2) + " ;";
     }
-    return assemble(*parse(text))->num_lanes();
+    return assemble(*parse(text))->runs()[0].num_lanes;
   };
   const int64_t one = num_lanes(30);
   EXPECT_TRUE(one == 8 || one == 16) << one;

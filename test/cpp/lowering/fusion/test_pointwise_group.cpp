@@ -279,8 +279,8 @@ TEST_F(PointwiseGroups, MayHaveMeansOfRowsAndWhatComesOfThem) {
       "111111");
   EXPECT_EQ(
       program(),
-      "f32 memory 4 slots 6 numbers 2 4 = square 0 ; 4 = row_mean 4 ; 5 = row:number 0 ; 5 = row:add 4 5 1 ; "
-      "2 = row:rsqrt 5 ; 5 = spread 2 ; 5 = mul 0 5 ; 3 = mul 5 1 ;");
+      "f32 memory 4 slots 7 numbers 2 4 = square 0 ; 5 = row_mean 4 ; 6 = row:number 0 ; 6 = row:add 5 6 1 ; "
+      "2 = row:rsqrt 6 ; 4 = spread 2 ; 4 = mul 0 4 ; 3 = mul 4 1 ;");
   const auto outputs = group->outputs();
   ASSERT_EQ(outputs.size(), 2);
   EXPECT_TRUE(outputs[0].is_for_row);
@@ -321,7 +321,7 @@ TEST_F(PointwiseGroups, MayHaveLogarithmsOfSumsOfPowers) {
   const std::string call = "aten::logsumexp(%0, [1], True)  # Float[4, 1] strides=[1, 1]\n";
   const std::string rest = "%4 = aten::sub.Tensor(%0, %3, 1)  # Float[4, 8] strides=[8, 1]\nreturn %4\n";
   EXPECT_EQ(add_all("%3 = " + call + rest, /*functions=*/true), "11");
-  EXPECT_EQ(program(), "f32 memory 2 slots 3 numbers 1 2 = logsumexp 0 ; 2 = spread 2 ; 1 = sub 0 2 0 ;");
+  EXPECT_EQ(program(), "f32 memory 2 slots 4 numbers 1 2 = logsumexp 0 ; 3 = spread 2 ; 1 = sub 0 3 0 ;");
   EXPECT_TRUE(group->has_functions());
   EXPECT_EQ(add_all("%3 = " + call + rest, /*functions=*/false), "01");
   EXPECT_EQ(
