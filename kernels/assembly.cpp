@@ -119,7 +119,7 @@ class RunOfRows {
       }
     }
     (reduces_rows(instruction.opcode) ? made_as_one_ : made_).insert(instruction.out);
-    num_registers_ += registers_of_sum(instruction);
+    num_registers_ += registers_of(instruction);
     has_rows_ = has_rows_ || is_about_rows(instruction.opcode);
     return true;
   }
@@ -136,6 +136,7 @@ class RunOfRows {
       case Opcode::kRowSum:
       case Opcode::kRowMean:
       case Opcode::kSpread:
+      case Opcode::kJoin:
       case Opcode::kRowCenter:
       case Opcode::kRowRstd:
       case Opcode::kNormalize:
@@ -163,7 +164,7 @@ class RunOfRows {
 
   bool has_registers(size_t place) const {
     const Instruction& instruction = program_.instructions[place];
-    if (num_registers_ + read_as_one_.size() + registers_of_sum(instruction) + 2 > kMostRegisters) {
+    if (num_registers_ + read_as_one_.size() + registers_of(instruction) + 2 > kMostRegisters) {
       return false;
     }
     // The first elements of a row are computed twice, and not stored.
@@ -172,8 +173,9 @@ class RunOfRows {
            2 * (most_alive(program_, {begin_, place}) + 1) + kOtherRegisters <= free;
   }
 
-  static size_t registers_of_sum(const Instruction& instruction) {
-    return reduces_rows(instruction.opcode) ? RowSumWriter::num_registers(instruction.opcode) : 0;
+  static size_t registers_of(const Instruction& instruction) {
+    const bool reads_columns = instruction.opcode == Opcode::kJoin;
+    return reduces_rows(instruction.opcode) ? RowSumWriter::num_registers(instruction.opcode) : reads_columns ? 2 : 0;
   }
 
   const Program& program_;
@@ -215,20 +217,19 @@ class WrittenAssembly : public Assembly {
  public:
   WrittenAssembly(const Program& program, Runs runs)
       : runs_(std::move(runs)), code_(num_bytes_for(program), Xbyak::DontSetProtectRWE) {
-    for (auto* list : {&runs_.of_any, &runs_.of_whole}) {
-      const int64_t num_copies = choose_copies(program, *list);
-      for (Run& run : *list) {
-        write(program, run, num_copies);
-      }
-    }
+    write(program, runs_.of_any);
+    slots_of_whole_ = write(program, runs_.of_whole);
     TORCH_INTERNAL_ASSERT(!code_.hasUndefinedLabel());
     code_.setProtectModeRE();
+    add_slots_of_loops(program);
   }
 
   const std::vector<Run>& runs(int64_t row_length) const override {
-    const bool is_whole = row_length > 0 && row_length % kRowLanes == 0 &&
-                          row_length * static_cast<int64_t>(sizeof(float)) < RowSumWriter::kMostBytes;
-    return is_whole && !runs_.of_whole.empty() ? runs_.of_whole : runs_.of_any;
+    return takes_whole(row_length) ? runs_.of_whole : runs_.of_any;
+  }
+  // Otherwise loops compute what fills no vector.
+  bool uses_memory(Slot slot, int64_t row_length) const override {
+    return !takes_whole(row_length) || slots_of_whole_.contains(slot);
   }
   uintptr_t start() const {
     return reinterpret_cast<uintptr_t>(code_.getCode());
@@ -245,16 +246,45 @@ class WrittenAssembly : public Assembly {
     return kBytes * (program.instructions.size() * (program.has_rows() ? 2 : 1) * kMostCopies + 1);
   }
 
-  // `num_copies`: of vectors that are computed at a time, unless the run has its lanes.
-  void write(const Program& program, Run& run, int64_t num_copies) {
+  bool takes_whole(int64_t row_length) const {
+    return !runs_.of_whole.empty() && row_length > 0 && row_length % kRowLanes == 0 &&
+           row_length * static_cast<int64_t>(sizeof(float)) < RowSumWriter::kMostBytes;
+  }
+
+  // Those of instructions that have no code for whole rows, or not for all of their elements.
+  void add_slots_of_loops(const Program& program) {
+    const auto has_code = [&](size_t place) {
+      return std::any_of(runs_.of_whole.begin(), runs_.of_whole.end(), [&](const Run& run) {
+        return run.begin <= place && place < run.end && kRowLanes % run.num_lanes == 0;
+      });
+    };
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      if (!has_code(i)) {
+        slots_of_whole_.insert(instruction.out);
+        slots_of_whole_.insert(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
+      }
+    }
+  }
+
+  // Returns the slots whose memory the code uses.
+  std::set<Slot> write(const Program& program, std::vector<Run>& runs) {
     const int64_t num_lanes = Target::here().vector_bytes() / static_cast<int64_t>(sizeof(float));
-    run.num_lanes = run.num_lanes == 0 ? num_copies * num_lanes : run.num_lanes;
-    code_.align(32);
-    run.code = reinterpret_cast<Code>(start() + code_.getSize());
-    RunWriter(code_, program, run.begin, run.end, run.num_lanes / num_lanes).write();
+    const int64_t num_copies = choose_copies(program, runs);
+    std::set<Slot> slots;
+    for (Run& run : runs) {
+      run.num_lanes = run.num_lanes == 0 ? num_copies * num_lanes : run.num_lanes;
+      code_.align(32);
+      run.code = reinterpret_cast<Code>(start() + code_.getSize());
+      RunWriter writer(code_, program, run.begin, run.end, run.num_lanes / num_lanes);
+      writer.write();
+      slots.insert(writer.slots_in_memory().begin(), writer.slots_in_memory().end());
+    }
+    return slots;
   }
 
   Runs runs_;
+  std::set<Slot> slots_of_whole_; // in memory where rows are whole
   Xbyak::CodeGenerator code_;
 };
 

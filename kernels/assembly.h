@@ -33,6 +33,8 @@ class Assembly {
   // Those for rows of so many elements, 0 if there are none, in the order of the program; what is between them is left
   // to the loops.
   virtual const std::vector<Run>& runs(int64_t row_length = 0) const = 0;
+  // Whether what the slot holds is ever in its memory: some only ever live in registers.
+  virtual bool uses_memory(Slot slot, int64_t row_length) const = 0;
   virtual ~Assembly() = default;
 };
 

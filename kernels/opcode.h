@@ -92,6 +92,7 @@ enum class Opcode : uint8_t {
   kRowSum,  // of a
   kRowMean, // the same, divided by their number
   kSpread,  // the first of a, for each element
+  kJoin,    // a before column s, b from there on
   // Functions of a row, to as many elements. They round the same for each target.
   kSoftmax,
   kLogSoftmax,
@@ -186,6 +187,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kRowSum, "row_sum", 1, 0},
     {Opcode::kRowMean, "row_mean", 1, 0},
     {Opcode::kSpread, "spread", 1, 0},
+    {Opcode::kJoin, "join", 2, 1},
     {Opcode::kSoftmax, "softmax", 1, 0},
     {Opcode::kLogSoftmax, "log_softmax", 1, 0},
     {Opcode::kSoftmaxBackward, "softmax_backward", 2, 0},

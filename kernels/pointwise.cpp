@@ -62,7 +62,7 @@ class Part {
         space_(space),
         memory_(memory),
         numbers_(numbers),
-        assembly_(assembly),
+        assembly_(std::is_same_v<T, float> ? assembly : nullptr),
         row_length_(program.has_rows() ? space.row_length() : 0),
         tile_(program, needs(), row_length_) {
     for (const Instruction& instruction : program.instructions) {
@@ -73,7 +73,9 @@ class Part {
 
   void run(int64_t begin, int64_t end) {
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
-      if (space_.input(i).kind == Kind::kConstant) {
+      if (space_.input(i).kind == Kind::kWindow) {
+        std::fill_n(tile_.own(i), tile_.size, T(0)); // what is computed of the other columns is thrown away
+      } else if (space_.input(i).kind == Kind::kConstant) {
         load(i, std::min(tile_.size, end - begin), space_.input(i).offset, 0, tile_.own(i));
       } else if (is_same_for_tiles(i)) {
         gather(i, begin, std::min(tile_size(begin), end - begin));
@@ -94,7 +96,9 @@ class Part {
       needs[i] = is_elsewhere ? SlotNeed::kNothing : SlotNeed::kAll;
     }
     for (const Instruction& instruction : program_.instructions) {
-      if (instruction.out >= program_.num_memory || !is_computed_in_place(instruction.out)) {
+      const bool has_memory =
+          instruction.out < program_.num_memory || !assembly_ || assembly_->uses_memory(instruction.out, row_length_);
+      if (has_memory && (instruction.out >= program_.num_memory || !is_computed_in_place(instruction.out))) {
         needs[instruction.out] =
             std::max(needs[instruction.out], instruction.makes_one() ? SlotNeed::kOnePerRow : SlotNeed::kAll);
       }
@@ -151,7 +155,11 @@ class Part {
   }
 
   void load(size_t slot, int64_t n, int64_t place, int64_t stride, T* out) {
-    kernels::loops<T>().loads[memory_dtype(memory_[slot].dtype)](n, out, element(slot, place), stride);
+    if (stride == 1 && memory_[slot].dtype == program_.dtype) {
+      std::copy_n(static_cast<const T*>(memory_[slot].data) + place, n, out);
+    } else {
+      kernels::loops<T>().loads[memory_dtype(memory_[slot].dtype)](n, out, element(slot, place), stride);
+    }
   }
   void store(size_t slot, int64_t n, int64_t place) {
     kernels::loops<T>().stores[memory_dtype(memory_[slot].dtype)](n, element(slot, place), tile_.own(slot));
@@ -182,6 +190,25 @@ class Part {
       } else {
         gather(slot, first, n);
       }
+    } else if (input.kind == Kind::kWindow) {
+      read_window(slot, first, n);
+    }
+  }
+
+  // Row by row, most often as far apart from each other.
+  void read_window(size_t slot, int64_t first, int64_t n) {
+    const auto& input = space_.input(slot);
+    const int64_t size = input.window.size();
+    const int64_t first_row = first / row_length_;
+    const bool is_even = input.sizes.size() == 2 && input.sizes[0] == size;
+    T* const out = tile_.own(slot) + input.window.begin;
+    for (int64_t row = 0; row < n / row_length_; ++row) {
+      if (is_even) {
+        const int64_t place = input.offset + (first_row + row) * input.strides[1];
+        load(slot, size, place, input.strides[0], out + row * row_length_);
+      } else {
+        load_runs(slot, (first_row + row) * size, size, out + row * row_length_);
+      }
     }
   }
 
@@ -195,13 +222,19 @@ class Part {
     }
   }
 
-  // Run by run.
   void gather(size_t slot, int64_t first, int64_t n) {
-    const auto& input = space_.input(slot);
     tile_.slots[slot] = tile_.own(slot);
-    for (T* out = tile_.own(slot); n > 0;) {
-      const int64_t count = std::min(n, input.sizes[0] - first % input.sizes[0]);
-      load(slot, count, place_of(input, first), input.strides[0], out);
+    load_runs(slot, first, n, tile_.own(slot));
+  }
+
+  // Run by run.
+  void load_runs(size_t slot, int64_t first, int64_t n, T* out) {
+    const auto& input = space_.input(slot);
+    const int64_t length = input.run_length();
+    const int64_t stride = input.strides.empty() ? 0 : input.strides[0];
+    while (n > 0) {
+      const int64_t count = std::min(n, length - first % length);
+      load(slot, count, place_of(input, first), stride, out);
       n -= count;
       out += count;
       first += count;
@@ -243,8 +276,13 @@ bool can_read(c10::ScalarType dtype) {
   return memory_dtype(dtype) < std::size(kMemoryDtypes);
 }
 
-PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input) {
-  PointwiseSpace::Map map{Kind::kConstant, input.offset, {}, {}};
+PointwiseSpace::Map
+map_input(c10::IntArrayRef all_sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input) {
+  PointwiseSpace::Map map{Kind::kConstant, input.offset, {}, {}, input.window};
+  c10::DimVector sizes(all_sizes);
+  if (!input.window.is_all()) {
+    sizes.back() = input.window.size();
+  }
   for (const int64_t dim : dims_by_stride(sizes, strides)) {
     // One with the dimension before, if the input steps evenly along both.
     if (!map.sizes.empty() && input.strides[dim] == map.strides.back() * map.sizes.back()) {
@@ -254,7 +292,7 @@ PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, 
       map.strides.push_back(input.strides[dim]);
     }
   }
-  map.kind = kind_of(map.strides);
+  map.kind = input.window.is_all() ? kind_of(map.strides) : Kind::kWindow;
   return map;
 }
 

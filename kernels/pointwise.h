@@ -11,6 +11,20 @@ namespace lazyplug::kernels {
 // Whether a program, which computes in its own dtype, may read memory that holds this one.
 bool can_read(c10::ScalarType dtype);
 
+// Columns of rows; all of them if `end` is 0.
+struct Window {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool is_all() const {
+    return end == 0;
+  }
+  int64_t size() const {
+    return end - begin;
+  }
+  bool operator==(const Window& other) const = default;
+};
+
 // How the elements of a pointwise program's slots with memory lie: its inputs anyhow, its outputs, the last of these
 // slots, all alike and without gaps. Independent of the program, and of dtypes.
 class PointwiseSpace {
@@ -18,6 +32,9 @@ class PointwiseSpace {
   struct Input {
     int64_t offset;         // elements from the start of its memory
     c10::DimVector strides; // elements; 0: what stands there is the same for all
+    // For programs with rows: it only has these columns, of which `offset` is the first's. What stands in the others is
+    // any number.
+    Window window = {};
   };
 
   // Sizes and strides of the outputs; the inputs have as many dimensions.
@@ -43,6 +60,7 @@ class PointwiseSpace {
     kLinear,   // one after the other
     kConstant, // all are one
     kStrided,
+    kWindow, // as kStrided, but of some columns
   };
   struct Map {
     Kind kind;
@@ -50,6 +68,7 @@ class PointwiseSpace {
     // The fewest dimensions that describe it, from the innermost.
     c10::DimVector sizes;
     c10::DimVector strides;
+    Window window = {};
 
     int64_t run_length() const {
       return sizes.empty() ? 1 : sizes[0];

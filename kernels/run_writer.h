@@ -5,8 +5,10 @@
 #include <xbyak/xbyak.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,10 +32,13 @@ constexpr Value kLastBits = kZeros + 4;  // of integers
 constexpr Value kBelowHalf = kZeros + 5; // of what bfloat16 lacks of a float32, just less than half
 constexpr Value kNans = kZeros + 6;
 constexpr Value kThirtySecond = kZeros + 7;
+constexpr Value kThirtyTwo = kZeros + 8;
 // From kOnes on.
-constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000, 0x3D000000};
+constexpr uint32_t kConstants[] = {0x3F800000, 0x3F000000, 0x80000000, 1, 0x7FFF, 0x7FC00000, 0x3D000000, 0x42000000};
 // A slot's element for the row.
 constexpr Value kFirstOfRow = kOnes + std::size(kConstants);
+// In which columns of the row a vector is.
+constexpr Value kColumns = kFirstOfRow + kMaxSlots;
 
 // Of vroundps and vrndscaleps: inexact results are no exception; besides, how to round.
 constexpr uint8_t kRoundQuietly = 8;
@@ -67,6 +72,8 @@ std::vector<Value> constants_of(Opcode opcode) {
     case Opcode::kTanhBackward:
     case Opcode::kOne:
       return {kOnes};
+    case Opcode::kJoin:
+      return {kColumns};
     default:
       return is_comparison(opcode) ? std::vector<Value>{kOnes} : std::vector<Value>();
   }
@@ -119,9 +126,9 @@ struct Target {
 // Where there are enough, each instruction is written for several vectors, one after the other: what is computed of one
 // waits for itself, and not for the others.
 //
-// Of a run that is about rows, that is the loop of one row within another one. What is read of a row as one element,
-// and what is made of it, have registers of their own, from the last one down. Such a run has as many vectors as a
-// row's partial sums.
+// Of a run that is about rows, that is the loop of one row within another one. Columns, what is read of a row as one
+// element, and what is made of it, have registers of their own, from the last one down. Such a run has as many vectors
+// as a row's partial sums.
 class RunWriter {
  public:
   RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end, int64_t num_copies)
@@ -152,6 +159,11 @@ class RunWriter {
     }
     code_.ret();
     write_constants();
+  }
+
+  // Slots whose memory it reads or writes.
+  const std::set<Slot>& slots_in_memory() const {
+    return slots_in_memory_;
   }
 
  private:
@@ -203,6 +215,11 @@ class RunWriter {
     Xbyak::Label loop;
     code_.L(loop);
     write_body(end_);
+    for (size_t i = num_registers_; i < target_.num_registers(); ++i) {
+      if (registers_[i].value == kColumns) {
+        code_.vaddps(vector(i), vector(i), code_.ptr_b[code_.rip + constants_[kThirtyTwo - kOnes]]);
+      }
+    }
     code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
     code_.cmp(offset(), end);
     code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
@@ -228,7 +245,11 @@ class RunWriter {
     for (size_t i = begin_; i < end_; ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (const Value value : values_read(instruction)) {
-        if (value >= kFirstOfRow && !find(value)) {
+        if (value == kColumns && !find(value)) {
+          for (const int64_t copy : {1, 0}) {
+            registers_[--num_registers_] = {value, copy, true, false};
+          }
+        } else if (value >= kFirstOfRow && !find(value)) {
           registers_[--num_registers_] = {value, 0, true, false};
         }
       }
@@ -269,13 +290,17 @@ class RunWriter {
   }
 
   Xbyak::Address one_of_row(Slot slot) {
+    slots_in_memory_.insert(slot);
     code_.mov(scratch(), code_.ptr[slots() + 8 * slot]);
     return code_.ptr[scratch() + place_of_row()];
   }
 
   void begin_row() {
     for (size_t i = num_registers_; i < target_.num_registers(); ++i) {
-      if (registers_[i].value) {
+      if (registers_[i].value == kColumns) {
+        const auto first = static_cast<int>(registers_[i].copy * target_.vector_bytes());
+        code_.vmovups(vector(i), code_.ptr[code_.rip + columns_ + first]);
+      } else if (registers_[i].value) {
         code_.vbroadcastss(vector(i), one_of_row(static_cast<Slot>(*registers_[i].value - kFirstOfRow)));
       }
     }
@@ -370,6 +395,7 @@ class RunWriter {
   }
 
   Xbyak::Address memory_of(Slot slot, int64_t copy) {
+    slots_in_memory_.insert(slot);
     const auto place = static_cast<int>(copy * target_.vector_bytes());
     const auto found = std::find(pointed_.begin(), pointed_.end(), slot);
     if (found != pointed_.end()) {
@@ -394,7 +420,7 @@ class RunWriter {
 
   std::optional<size_t> find(Value value) const {
     const auto found = std::find_if(std::begin(registers_), std::end(registers_), [&](const Register& each) {
-      return each.value == value && (value >= kFirstNumber || each.copy == copy_);
+      return each.value == value && ((value >= kFirstNumber && value != kColumns) || each.copy == copy_);
     });
     return found == std::end(registers_) ? std::nullopt : std::optional<size_t>(found - std::begin(registers_));
   }
@@ -457,6 +483,10 @@ class RunWriter {
     for (size_t i = 0; i < std::size(kConstants); ++i) {
       code_.L(constants_[i]);
       code_.dd(kConstants[i]);
+    }
+    code_.L(columns_);
+    for (int64_t column = 0; is_of_rows_ && column < kRowLanes; ++column) {
+      code_.dd(std::bit_cast<uint32_t>(static_cast<float>(column)));
     }
   }
 
@@ -638,6 +668,8 @@ class RunWriter {
         return choose(out, {kNe, a, d}, b, c);
       case Opcode::kSpread:
         return code_.vmovaps(out, a);
+      case Opcode::kJoin:
+        return choose(out, {kLt, d, c}, a, b);
       case Opcode::kNormalize:
         code_.vsubps(out, a, b);
         return code_.vmulps(out, out, c);
@@ -742,11 +774,13 @@ class RunWriter {
   size_t num_registers_ = target_.num_registers(); // which are given out
   std::vector<RowSum> row_sums_;
   std::vector<Slot> pointed_;
+  std::set<Slot> slots_in_memory_;
   Register registers_[kMaxRegisters];
   // The instruction that is being written, and for which of the vectors.
   size_t place_ = 0;
   int64_t copy_ = 0;
   Xbyak::Label constants_[std::size(kConstants)];
+  Xbyak::Label columns_;
 };
 
 } // namespace

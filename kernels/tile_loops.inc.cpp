@@ -271,6 +271,7 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
     case Opcode::kRowSum:
     case Opcode::kRowMean:
     case Opcode::kSpread:
+    case Opcode::kJoin:
     case Opcode::kSoftmax:
     case Opcode::kLogSoftmax:
     case Opcode::kSoftmaxBackward:
@@ -318,8 +319,19 @@ void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   }
 }
 
+// The columns of b begin at `begin`.
+template <typename T>
+void join_row(int64_t n, T* out, const T* a, const T* b, int64_t begin) {
+  if (out != a) {
+    std::copy_n(a, begin, out);
+  }
+  if (out != b) {
+    std::copy_n(b + begin, n - begin, out + begin);
+  }
+}
+
 template <Opcode kOpcode, typename T>
-void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c) {
+void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, [[maybe_unused]] T s) {
   switch (kOpcode) {
     case Opcode::kRowSum:
       out[0] = sum_row(n, a);
@@ -329,6 +341,9 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c) {
       break;
     case Opcode::kSpread:
       std::fill_n(out, n, a[0]);
+      break;
+    case Opcode::kJoin:
+      join_row(n, out, a, b, static_cast<int64_t>(s));
       break;
     case Opcode::kSoftmaxBackward:
       softmax_backward(n, out, a, b);
@@ -381,7 +396,7 @@ void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const
   for (int64_t i = 0; i < num_rows; ++i) {
     const int64_t row = kIsBackward ? num_rows - 1 - i : i;
     T* result = out + row * (reduces_rows(kOpcode) ? 1 : n);
-    compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2));
+    compute_row<kOpcode>(n, result, a + row * step(0), b + row * step(1), c + row * step(2), s);
   }
 }
 
@@ -463,6 +478,10 @@ void cast(int64_t n, T* out, const void* from, int64_t stride) {
   if (stride == 1) {
     if constexpr (kIsNarrow<Memory> && std::is_same_v<T, float>) {
       return load_narrow(n, out, memory);
+    }
+    if constexpr (std::is_same_v<T, Memory>) {
+      std::copy_n(memory, n, out);
+      return;
     }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {

@@ -124,15 +124,8 @@ void CpuTensors::update(const at::Tensor& lazy, const at::Tensor& cpu) {
   if (is_non_strided(lazy)) {
     return assign_non_strided(lazy, cpu, [this](const at::Tensor& part) { return strided_to_lazy(part); });
   }
-  c10::Storage storage = lazy_storage(cpu);
-  auto* impl = LazyStorageImpl::of(storage);
-  // A kernel may have resized it, within memory that is larger than the storage, or out of it.
-  const bool has_moved = storage.data() != cpu.storage().data();
+  c10::Storage storage = current_storage(cpu);
   const Geometry geometry = Geometry::of(*cpu.unsafeGetTensorImpl());
-  const size_t nbytes = has_moved ? cpu.storage().nbytes() : geometry.extent_bytes();
-  if (impl && (has_moved || nbytes > storage.nbytes())) {
-    DeviceContext::refresh(*impl, cpu.storage(), nbytes);
-  }
   auto* tensor = lazy.unsafeGetTensorImpl();
   if (!lazy.storage().is_alias_of(storage)) {
     tensor->set_storage_keep_dtype(std::move(storage));
@@ -156,7 +149,20 @@ at::Tensor CpuTensors::to_lazy(at::Tensor tensor) {
 }
 
 at::Tensor CpuTensors::strided_to_lazy(const at::Tensor& cpu) {
-  return make_lazy_tensor(lazy_storage(cpu), Geometry::of(*cpu.unsafeGetTensorImpl()));
+  return make_lazy_tensor(current_storage(cpu), Geometry::of(*cpu.unsafeGetTensorImpl()));
+}
+
+// The same, as a kernel has left it: resized, within memory that is larger than the storage, or out of it.
+c10::Storage CpuTensors::current_storage(const at::Tensor& cpu) {
+  c10::Storage storage = lazy_storage(cpu);
+  auto* impl = LazyStorageImpl::of(storage);
+  const bool has_moved = storage.data() != cpu.storage().data();
+  const size_t extent = Geometry::of(*cpu.unsafeGetTensorImpl()).extent_bytes();
+  const size_t nbytes = has_moved ? cpu.storage().nbytes() : extent;
+  if (impl && (has_moved || nbytes > storage.nbytes())) {
+    DeviceContext::refresh(*impl, cpu.storage(), nbytes);
+  }
+  return storage;
 }
 
 // The lazy storage that stands for a CPU tensor's: an argument's, or a new one.

@@ -68,6 +68,7 @@ class CpuTensors {
   at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write);
   at::Tensor strided_to_lazy(const at::Tensor& cpu);
   c10::Storage lazy_storage(const at::Tensor& cpu);
+  c10::Storage current_storage(const at::Tensor& cpu);
   void update(const at::Tensor& lazy, const at::Tensor& cpu);
 
   const c10::DeviceIndex device_;

@@ -91,6 +91,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   register_fast_autograd(m);
   native::register_recurrent_ops(m);
   m.impl("contiguous", native::contiguous);
+  // What the CPU has no kernel of its own for, a subclass's __torch_dispatch__ does not see.
+  m.impl("_has_compatible_shallow_copy_type", native::has_compatible_shallow_copy_type);
   m.impl("max_pool1d", native::max_pool1d);
   m.impl("linear", native::linear);
   m.impl("linear_backward", native::linear_backward);

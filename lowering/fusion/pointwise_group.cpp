@@ -45,22 +45,27 @@ const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
   return function ? function : find_pointwise_op(node.op(), node.signature()->args);
 }
 
-bool PointwiseGroup::add(GraphNode& node) {
-  const PointwiseOp* op = node.is_call() ? find_row(node) : nullptr;
-  if (!op || nodes_.size() == kMaxNodes) {
+bool PointwiseGroup::add(GraphNode& node, kernels::Window window) {
+  const bool joins = is_join(node);
+  const PointwiseOp* op = node.is_call() && !joins ? find_row(node) : nullptr;
+  if ((!op && !joins) || nodes_.size() == kMaxNodes) {
     return false;
   }
+  window_ = window;
   const size_t num_steps = steps_.size();
   const size_t num_inputs = inputs_.size();
   const size_t num_numbers = numbers_.size();
+  const size_t num_columns = columns_.size();
   const bool had_rows = has_rows_;
-  if (add_call(node, *op)) {
+  if (joins ? add_join(node) : add_call(node, *op)) {
     nodes_.push_back(&node);
+    windows_.push_back(window);
     if (fits()) {
-      has_functions_ |= op->is_function();
+      has_functions_ |= op && op->is_function();
       return true;
     }
     nodes_.pop_back();
+    windows_.pop_back();
     steps_of_.pop_back();
   }
   steps_.resize(num_steps);
@@ -69,13 +74,41 @@ bool PointwiseGroup::add(GraphNode& node) {
   }
   inputs_.resize(num_inputs);
   numbers_.resize(num_numbers);
+  columns_.resize(num_columns);
   has_rows_ = had_rows;
   return false;
 }
 
+bool PointwiseGroup::begin_join(GraphNode& join, c10::ArrayRef<Part> parts) {
+  layout_ = join.layout_of(0);
+  const auto computing = kernels::computing_dtype(layout_.dtype);
+  if (!computing || !kernels::can_compute_in(*computing)) {
+    return false;
+  }
+  layout_.dtype = *computing;
+  return std::all_of(parts.begin(), parts.end(), [&](const Part& part) { return add(*part.node, part.window); }) &&
+         add(join);
+}
+
+bool PointwiseGroup::is_join(const GraphNode& node) {
+  static const auto cat = c10::Symbol::fromQualString("aten::cat");
+  if (!node.is_call() || node.op().symbol() != cat || node.op().writes()) {
+    return false;
+  }
+  const auto& args = node.signature()->args;
+  const auto num_dims = static_cast<int64_t>(node.layout_of(0).sizes.size());
+  if (args.size() != 2 || args[0].kind != ArgBinding::Kind::kOperandList ||
+      args[1].kind != ArgBinding::Kind::kConstant || !args[1].constant.isInt() || num_dims == 0) {
+    return false;
+  }
+  const int64_t dim = args[1].constant.toInt();
+  return dim == -1 || dim == num_dims - 1;
+}
+
 // Rows must fit into a tile.
 bool PointwiseGroup::fits() const {
-  if (inputs_.size() + steps_.size() > kernels::kMaxSlots) {
+  if (inputs_.size() + steps_.size() > kernels::kMaxSlots ||
+      numbers_.size() + columns_.size() > std::numeric_limits<uint8_t>::max()) {
     return false;
   }
   if (!has_rows_) {
@@ -140,6 +173,49 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   }
   has_rows_ |= kernels::is_about_rows(step.opcode);
   op.is_layer_norm() ? add_layer_norm(std::move(step)) : steps_of_.push_back({add_narrowed(std::move(step))});
+  return true;
+}
+
+// What is beside an operand's columns comes from the others.
+bool PointwiseGroup::add_join(const GraphNode& node) {
+  const Geometry& result = node.layout_of(0);
+  call_dtype_ = result.dtype;
+  is_for_row_ = is_in_place_ = false;
+  if (nodes_.empty() && layout_.dtype == c10::ScalarType::Undefined) {
+    return false; // see begin_join()
+  }
+  if (node.num_operands() < 2 || result.has_bits() || result.offset != 0 || !has_rows_of(kMinRow) ||
+      result.sizes != layout_.sizes || result.strides != layout_.strides || is_of_integers() ||
+      kernels::computing_dtype(result.dtype) != layout_.dtype) {
+    return false;
+  }
+  std::optional<GroupStep::Source> joined;
+  int64_t begin = 0;
+  for (size_t i = 0; i < node.num_operands(); ++i) {
+    const GraphUse& operand = node.operand(i);
+    if (!operand.value().defined() || seen_by(operand).dtype != result.dtype ||
+        seen_by(operand).sizes.size() != result.sizes.size() || seen_by(operand).sizes.back() == 0) {
+      return false;
+    }
+    window_ = {begin, begin + seen_by(operand).sizes.back()};
+    const auto source = find_source(operand);
+    if (!source) {
+      return false;
+    }
+    if (joined) {
+      GroupStep step{Opcode::kJoin, {*joined, *source}, {}};
+      step.number = static_cast<uint8_t>(columns_.size());
+      step.num_numbers = 1;
+      columns_.push_back(begin);
+      joined = GroupStep::Source{false, add_step(std::move(step))};
+    } else {
+      joined = source;
+    }
+    begin = window_.end;
+  }
+  window_ = {};
+  has_rows_ = true;
+  steps_of_.push_back({joined->index});
   return true;
 }
 
@@ -323,9 +399,15 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   }
   call_dtype_ = is_of_truths ? c10::ScalarType::Bool : dtype;
   is_in_place_ = node.op().writes();
-  if (result.offset != 0 || result.has_bits() || !is_storable || (nodes_.empty() && !begin_layout(node, op, dtype)) ||
+  const bool begins = nodes_.empty() && window_.is_all();
+  if (result.offset != 0 || result.has_bits() || !is_storable || (begins && !begin_layout(node, op, dtype)) ||
       kernels::computing_dtype(dtype) != layout_.dtype) {
     return false;
+  }
+  if (!window_.is_all()) {
+    is_for_row_ = false;
+    return !is_in_place_ && !kernels::is_about_rows(op.opcode) && result.sizes == sizes_in_window() &&
+           result.is_contiguous() && has_rows_of(kMinRow);
   }
   if (op.kind == PointwiseOp::Kind::kReduces) {
     // The CPU sums up in this order if they lie so.
@@ -337,6 +419,14 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   }
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);
+}
+
+c10::DimVector PointwiseGroup::sizes_in_window() const {
+  c10::DimVector sizes = layout_.sizes;
+  if (!window_.is_all()) {
+    sizes.back() = window_.size();
+  }
+  return sizes;
 }
 
 // Without gaps.
@@ -374,13 +464,13 @@ std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& ope
     const GroupStep::Source source{false, step_of(value)};
     const bool makes_one = steps_[source.index].makes_one();
     const bool is_squeezed = makes_one && value.layout().sizes.size() != layout_.sizes.size();
-    if (operand.view() || is_squeezed || (is_for_row_ && !makes_one)) {
+    if (operand.view() || is_squeezed || (is_for_row_ && !makes_one) || window_of(value.node) != window_) {
       return std::nullopt;
     }
     return is_for_row_ ? source : spread(source);
   }
   const Geometry& seen = seen_by(operand);
-  const auto strides = broadcast(seen, layout_.sizes);
+  const auto strides = broadcast(seen, sizes_in_window());
   if (!strides || seen.dtype != value.layout().dtype || !kernels::can_read(seen.dtype) || seen.conj || seen.neg) {
     return std::nullopt;
   }
@@ -392,14 +482,14 @@ std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& ope
   const uint32_t offset_scalar = operand.view() ? operand.view()->offset_scalar : View::kFixed;
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].value == value && inputs_[i].offset == seen.offset && inputs_[i].offset_scalar == offset_scalar &&
-        inputs_[i].strides == *strides) {
+        inputs_[i].strides == *strides && inputs_[i].window == window_) {
       return GroupStep::Source{true, i};
     }
   }
-  if (is_torn(layout_.sizes, layout_.strides, {seen.offset, *strides})) {
+  if (is_torn(layout_.sizes, layout_.strides, {seen.offset, *strides, window_})) {
     return std::nullopt;
   }
-  inputs_.push_back({value, seen.offset, offset_scalar, *strides});
+  inputs_.push_back({value, seen.offset, offset_scalar, *strides, window_});
   return GroupStep::Source{true, static_cast<uint32_t>(inputs_.size() - 1)};
 }
 
@@ -475,7 +565,7 @@ kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) con
   for (const Output& output : outputs) {
     made.push_back(step_of(output.value));
   }
-  return make_program(steps_, {layout_.dtype, inputs_.size(), numbers_.size()}, made);
+  return make_program(steps_, {layout_.dtype, inputs_.size(), numbers_.size(), columns_.size()}, made);
 }
 
 } // namespace lazyplug

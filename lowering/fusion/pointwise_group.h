@@ -14,7 +14,8 @@ namespace lazyplug {
 //
 // Or they are one element for each row: where the results have no gaps, sums and means over the last dimension may be
 // among them, and if that dimension stays, what is computed from these, and what reads that for all elements of a row
-// again. There, too, may be functions of whole rows, such as a softmax.
+// again. There, too, may be functions of whole rows, such as a softmax, and concatenations of rows, with the calls that
+// make nothing but parts of these: they are computed as if they were of whole rows, of which only a window matters.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
@@ -23,6 +24,7 @@ class PointwiseGroup {
     int64_t offset;         // elements from the start of its memory
     uint32_t offset_scalar; // as of a View
     c10::DimVector strides; // of the group's sizes
+    kernels::Window window;
 
     bool moves() const {
       return offset_scalar != View::kFixed;
@@ -36,11 +38,23 @@ class PointwiseGroup {
   // `functions`: whether it takes calls of find_function().
   explicit PointwiseGroup(const Graph& graph, bool functions = false) : graph_(&graph), takes_functions_(functions) {}
 
-  // Takes the call in, unless it is none that fits. It comes after those that are in.
-  bool add(GraphNode& node);
+  // Takes the call in, unless it is none that fits. It comes after those that are in. `window`: it makes a part of a
+  // concatenation that is to come, these columns of it, and nobody else reads that.
+  bool add(GraphNode& node, kernels::Window window = {});
+  // Of an empty group: its first call is a concatenation of rows, after those that make its parts.
+  struct Part {
+    GraphNode* node;
+    kernels::Window window;
+  };
+  bool begin_join(GraphNode& join, c10::ArrayRef<Part> parts);
+  // Whether the call concatenates rows.
+  static bool is_join(const GraphNode& node);
 
   const std::vector<GraphNode*>& nodes() const {
     return nodes_;
+  }
+  kernels::Window window_of(const GraphNode* node) const {
+    return windows_[index_of(node)];
   }
   bool contains(const GraphNode* node) const;
   // Its place among the nodes.
@@ -59,6 +73,10 @@ class PointwiseGroup {
   // Which of the graph's scalars are the program's numbers.
   const std::vector<uint32_t>& numbers() const {
     return numbers_;
+  }
+  // Of rows: its last numbers, which are no scalars.
+  const std::vector<int64_t>& columns() const {
+    return columns_;
   }
   // A result that somebody else reads.
   struct Output {
@@ -81,12 +99,14 @@ class PointwiseGroup {
  private:
   const PointwiseOp* find_row(const GraphNode& node) const;
   bool add_call(GraphNode& node, const PointwiseOp& op);
+  bool add_join(const GraphNode& node);
   bool is_of_integers() const {
     return c10::isIntegralType(layout_.dtype, /*includeBool=*/false);
   }
   bool begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
   bool has_rows_of(int64_t min_length) const;
+  c10::DimVector sizes_in_window() const;
   bool is_row_of(const Geometry& result) const;
   bool is_squeezed_row_of(const Geometry& result) const;
   bool reads_row(const GraphNode& node) const;
@@ -120,12 +140,15 @@ class PointwiseGroup {
   bool is_for_row_ = false;
   c10::ScalarType call_dtype_ = c10::ScalarType::Undefined;
   bool is_in_place_ = false;
+  kernels::Window window_;
   Geometry layout_;
   std::vector<GraphNode*> nodes_;
+  std::vector<kernels::Window> windows_;                // by node
   std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it
   std::vector<GroupStep> steps_;
   std::vector<Input> inputs_;
   std::vector<uint32_t> numbers_;
+  std::vector<int64_t> columns_;
 };
 
 } // namespace lazyplug

@@ -341,9 +341,11 @@ bool takes_part(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArr
 bool is_torn(c10::IntArrayRef sizes, c10::IntArrayRef strides, const kernels::PointwiseSpace::Input& input) {
   constexpr int64_t kLongRun = 64;
   constexpr int64_t kFewRuns = 32;
+  using Kind = kernels::PointwiseSpace::Kind;
   const auto map = kernels::map_input(sizes, strides, input);
-  return map.kind == kernels::PointwiseSpace::Kind::kStrided && map.run_length() < kLongRun &&
-         c10::multiply_integers(sizes) > kFewRuns * map.run_length();
+  const bool has_runs = map.kind == Kind::kStrided || map.kind == Kind::kWindow;
+  const int64_t long_run = input.window.is_all() ? kLongRun : std::min(kLongRun, input.window.size());
+  return has_runs && map.run_length() < long_run && c10::multiply_integers(sizes) > kFewRuns * map.run_length();
 }
 
 } // namespace lazyplug

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lowering/fusion/fusible_calls.h"
+
 namespace lazyplug {
 namespace {
 
@@ -29,7 +31,8 @@ class Scheduler {
     if (is_pointwise) {
       merge_before(node);
     }
-    if (!is_pointwise || (!join(node) && !begin(node))) {
+    const bool is_in_group = is_pointwise ? join(node) || begin(node) : begin_with_parts(node);
+    if (!is_in_group) {
       close_before(node, nullptr);
       steps_.push_back({&node, nullptr});
     }
@@ -78,29 +81,128 @@ class Scheduler {
   bool merge(Group& into, const Group& from) {
     Group merged = into;
     for (GraphNode* node : from.nodes()) {
-      if (!merged.add(*node)) {
+      if (!merged.add(*node, from.window_of(node))) {
         return false;
       }
     }
     into = std::move(merged);
-    for (const GraphNode* node : from.nodes()) {
-      group_of_[node->place()] = &into;
-    }
+    set_group(into);
     return true;
   }
 
   bool begin(GraphNode& node) {
     auto group = std::make_unique<Group>(graph_, takes_functions_);
-    if (!group->add(node)) {
-      return false;
+    return group->add(node) && open(std::move(group));
+  }
+
+  // What it reads is closed before.
+  bool open(std::unique_ptr<Group> group) {
+    for (const GraphNode* node : group->nodes()) {
+      close_before(*node, nullptr);
     }
-    close_before(node, nullptr);
     if (open_.size() == kMaxOpen) {
       close(*open_.front());
     }
-    group_of_[node.place()] = group.get();
+    set_group(*group);
     open_.push_back(std::move(group));
     return true;
+  }
+
+  // A concatenation of rows that some pointwise call reads. What open groups make for it alone leaves these.
+  bool begin_with_parts(GraphNode& node) {
+    if (!Group::is_join(node) || !is_read_by_pointwise(node)) {
+      return false;
+    }
+    std::vector<Group::Part> parts;
+    find_parts(node, parts);
+    auto group = std::make_unique<Group>(graph_, takes_functions_);
+    if (!group->begin_join(node, parts) || !(parts.empty() || take_from_open(parts))) {
+      return false;
+    }
+    return open(std::move(group));
+  }
+
+  static bool is_read_by_pointwise(const GraphNode& node) {
+    for (const GraphUse* use = node.uses_of(0); use; use = use->next()) {
+      if (use->user() && use->user()->is_call() && !use->view() && find_pointwise_op(use->user()->op())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // In the order of the graph.
+  void find_parts(const GraphNode& join, std::vector<Group::Part>& parts) const {
+    int64_t begin = 0;
+    for (size_t i = 0; i < join.num_operands(); ++i) {
+      const GraphUse& operand = join.operand(i);
+      const int64_t size =
+          operand.value().defined() && !seen_by(operand).sizes.empty() ? seen_by(operand).sizes.back() : 0;
+      add_parts(operand, {begin, begin + size}, join, parts);
+      begin += size;
+    }
+  }
+
+  // The call that makes the operand, if it is in an open group and nobody but the last of the parts reads it.
+  void add_parts(
+      const GraphUse& operand,
+      kernels::Window window,
+      const GraphNode& reader,
+      std::vector<Group::Part>& parts) const {
+    GraphNode* maker = operand.value().node;
+    if (!maker || operand.view() || !group_of_[maker->place()] || maker->num_outputs() != 1) {
+      return;
+    }
+    for (const GraphUse* use = maker->uses_of(0); use; use = use->next()) {
+      if (use->user() != &reader) {
+        return;
+      }
+    }
+    const bool is_known = std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.node == maker; });
+    if (is_known) {
+      return;
+    }
+    for (size_t i = 0; i < maker->num_operands(); ++i) {
+      add_parts(maker->operand(i), window, *maker, parts);
+    }
+    parts.push_back({maker, window});
+  }
+
+  // Whether the open groups can do without.
+  bool take_from_open(c10::ArrayRef<Group::Part> parts) {
+    const auto is_part = [&](const GraphNode* node) {
+      return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.node == node; });
+    };
+    std::vector<std::unique_ptr<Group>> rests(open_.size()); // null: a group without parts
+    for (size_t i = 0; i < open_.size(); ++i) {
+      const auto& nodes = open_[i]->nodes();
+      if (std::none_of(nodes.begin(), nodes.end(), is_part)) {
+        continue;
+      }
+      rests[i] = std::make_unique<Group>(graph_, takes_functions_);
+      for (GraphNode* node : nodes) {
+        if (!is_part(node) && !rests[i]->add(*node, open_[i]->window_of(node))) {
+          return false;
+        }
+      }
+    }
+    for (const Group::Part& part : parts) {
+      group_of_[part.node->place()] = nullptr;
+    }
+    for (size_t i = 0; i < open_.size(); ++i) {
+      if (rests[i]) {
+        open_[i] = std::move(rests[i]);
+        set_group(*open_[i]);
+      }
+    }
+    std::erase_if(open_, [](const auto& group) { return group->nodes().empty(); });
+    return true;
+  }
+
+  void set_group(const Group& group) {
+    for (const GraphNode* node : group.nodes()) {
+      group_of_[node->place()] = &group;
+    }
   }
 
   static bool may_be_unrelated(const Group& group) {

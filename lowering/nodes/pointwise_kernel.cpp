@@ -30,6 +30,8 @@ struct Names {
   const c10::Symbol made_by = c10::Symbol::attr("made_by");
   const c10::Symbol for_rows = c10::Symbol::attr("for_rows");
   const c10::Symbol squeezed = c10::Symbol::attr("squeezed");
+  const c10::Symbol windows = c10::Symbol::attr("windows");
+  const c10::Symbol columns = c10::Symbol::attr("columns");
 };
 
 const Names& names() {
@@ -92,6 +94,12 @@ kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
   for (const auto& place : parse_lists(node.s(names().places), num_inputs)) {
     inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
+  if (node.hasAttribute(names().windows)) {
+    const Lists windows = parse_lists(node.s(names().windows), num_inputs);
+    for (size_t i = 0; i < num_inputs; ++i) {
+      inputs[i].window = {windows[i].at(0), windows[i].at(1)};
+    }
+  }
   return {layout[0], layout[1], inputs};
 }
 
@@ -118,6 +126,9 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
   }
   if (node.hasAttribute(names().moving)) {
     moving_ = parse_lists(node.s(names().moving), 1)[0];
+  }
+  if (node.hasAttribute(names().columns)) {
+    columns_ = parse_lists(node.s(names().columns), 1)[0];
   }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
@@ -202,7 +213,8 @@ bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
 
 void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   const size_t num_inputs = space_.num_inputs();
-  const auto first = stack.end() - static_cast<int64_t>(num_inputs + program_.num_numbers + moving_.size());
+  const size_t num_numbers = program_.num_numbers - columns_.size();
+  const auto first = stack.end() - static_cast<int64_t>(num_inputs + num_numbers + moving_.size());
   for (size_t i = 0; i < num_inputs; ++i) {
     c10::IValue& value = first[static_cast<int64_t>(i)];
     if (value.isTensor() && value.toTensor().defined()) {
@@ -218,15 +230,16 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
     const at::Tensor& input = call.inputs.back();
     call.memory.push_back({const_cast<void*>(input.const_data_ptr()), input.scalar_type()});
   }
-  for (size_t i = 0; i < program_.num_numbers; ++i) {
+  for (size_t i = 0; i < num_numbers; ++i) {
     const c10::IValue& number = first[static_cast<int64_t>(num_inputs + i)];
     call.numbers.push_back(
         c10::isIntegralType(program_.dtype, /*includeBool=*/false)
             ? kernels::number_of_bits(number.toInt())
             : negatable(number, real_number(number).value(), is_negated_[i]));
   }
+  call.numbers.append(columns_.begin(), columns_.end());
   if (!moving_.empty()) {
-    move_inputs(&first[static_cast<int64_t>(num_inputs + program_.num_numbers)], call);
+    move_inputs(&first[static_cast<int64_t>(num_inputs + num_numbers)], call);
   }
   stack.erase(first, stack.end());
 }
@@ -293,6 +306,7 @@ at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
 
 void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector<PointwiseGroup::Output>& outputs) {
   Lists places;
+  Lists windows;
   std::vector<int64_t> moving;
   for (const auto& input : group.inputs()) {
     if (input.moves()) {
@@ -300,6 +314,7 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
     }
     places.push_back({input.moves() ? 0 : input.offset});
     places.back().insert(places.back().end(), input.strides.begin(), input.strides.end());
+    windows.push_back({input.window.begin, input.window.end});
   }
   Lists depends;
   Lists olds;
@@ -324,6 +339,10 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   node.s_(names().places, to_text(places));
   if (!moving.empty()) {
     node.s_(names().moving, to_text({moving}));
+  }
+  if (!group.columns().empty()) {
+    node.s_(names().windows, to_text(windows));
+    node.s_(names().columns, to_text({group.columns()}));
   }
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));

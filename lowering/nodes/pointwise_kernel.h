@@ -21,8 +21,9 @@ namespace lazyplug {
 // The inputs are the program's, then its numbers; the outputs are the program's. `layout` and `dtypes` say how these
 // lie; `places` for each input where it begins and the stride of each dimension; `depends` for each output on which
 // inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
-// the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any. TorchScript knows the op
-// as one of any arguments.
+// the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any, `windows` for each input
+// which columns of the rows it has, "0 0" if all, and `columns` the last of the program's numbers, if rows are
+// concatenated. TorchScript knows the op as one of any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
@@ -56,6 +57,7 @@ class PointwiseKernel {
   kernels::PointwiseSpace space_;
   std::vector<std::optional<Geometry>> inputs_; // as their types say
   std::vector<int64_t> moving_;                 // inputs whose offsets come after the numbers
+  std::vector<int64_t> columns_;                // the program's last numbers, which the node says
   std::vector<bool> is_negated_;                // numbers
   std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
