@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "backend/inference/dtype_trials.h"
 #include "backend/inference/make_signature.h"
 #include "backend/inference/meta_kernels.h"
 #include "backend/inference/result_layouts.h"
@@ -341,8 +342,13 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
     return {.run_now = "on trial"};
   }
   check_numbers(call, stack);
+  const bool is_on_trial = may_refuse_dtypes(call, stack);
   try {
-    return run_on_stand_ins(call, stack, c10::kMeta);
+    Inference inference = run_on_stand_ins(call, stack, c10::kMeta);
+    if (is_on_trial && !inference.run_now) {
+      inference.run_now = "on trial";
+    }
+    return inference;
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel
     if (makes_from_nothing(call)) {
       return ask_cpu_unless_large(call, stack);

@@ -526,6 +526,13 @@ c10::Stack product(Arguments arguments) {
   return {make({}, first)};
 }
 
+c10::Stack product_with_vector(Arguments arguments) {
+  const at::Tensor& matrix = arguments[0].toTensor();
+  const at::Tensor& vector = arguments[1].toTensor();
+  TORCH_CHECK(matrix.dim() == 2 && vector.dim() == 1 && matrix.size(1) == vector.size(0));
+  return {make({matrix.size(0)}, matrix)};
+}
+
 namespace {
 
 // Of grouped products: the rows, or columns, of matrices are multiples of so many bytes apart.

@@ -57,6 +57,13 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()), false);
 }
 
+// `x[:] = x[0]` of one element, which on the CPU is no copy.
+bool is_same_element(const at::Tensor& self, const at::Tensor& source) {
+  return self.numel() == 1 && source.numel() == 1 && self.device() == source.device() && self.has_storage() &&
+         source.has_storage() && self.is_alias_of(source) && self.storage_offset() == source.storage_offset() &&
+         self.dtype() == source.dtype() && self.is_conj() == source.is_conj() && self.is_neg() == source.is_neg();
+}
+
 // A CPU tensor with the source's contents: its memory, if it is on a lazy device.
 at::Tensor to_host(const at::Tensor& source) {
   if (source.device().type() == kLazyDevice) {
@@ -82,7 +89,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   TORCH_CHECK(
       !self._is_zerotensor(),
       "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");
-  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) {
+  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl() || is_same_element(self, source)) {
     return self;
   }
   if (is_lazy(self) && is_lazy(source) && self.device() == source.device()) {

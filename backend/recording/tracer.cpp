@@ -8,6 +8,7 @@
 #include "backend/caches/varying_sizes.h"
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/execution/resize.h"
+#include "backend/inference/dtype_trials.h"
 #include "backend/inference/read_call.h"
 #include "backend/inference/recall.h"
 #include "backend/ops/op_registry.h"
@@ -276,6 +277,7 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   }
   if (inference.run_now) {
     run_at_once(op, stack, inference.run_now);
+    accept_dtypes(call);
     if (inference.signature && inference.warnings.empty()) {
       remember(call.key, inference.signature);
     }

@@ -339,7 +339,7 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::tril", .traits = {.int_inputs = {"diagonal"}}, .fast = fast<ops::tril>(), .reason = kPlace},
       {.op = "aten::triu", .traits = {.int_inputs = {"diagonal"}}, .fast = fast<ops::triu>(), .reason = kPlace},
       {.op = "aten::mm", .fast = fast<ops::mm>()},
-      {.op = "aten::mv", .fast = fast<ops::mv>()},
+      {.op = "aten::mv", .shape = shape::product_with_vector, .fast = fast<ops::mv>()},
       {.op = "aten::bmm", .fast = fast<ops::bmm>()},
       {.op = "aten::_grouped_mm", .shape = shape::grouped_product}, // its Meta kernel knows bfloat16 only
       {.op = "aten::addmm", .fast = fast<ops::addmm>()},

@@ -211,3 +211,77 @@ def test_bools_that_require_gradients_are_refused_as_any_others():
         assert mask.requires_grad
         with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
             torch.nextafter(mask, mask)
+
+
+# On tensors that are not small, where Meta kernels are asked, which do not check these dtypes.
+def _large(*sizes, device, dtype=torch.float32):
+    return torch.ones(*sizes, device=device, dtype=dtype)
+
+
+REFUSED_DTYPES = {
+    "mm": lambda d: _large(130, 130, device=d) @ _large(130, 130, device=d, dtype=torch.float64),
+    "bmm": lambda d: _large(3, 90, 90, device=d) @ _large(3, 90, 90, device=d, dtype=torch.float64),
+    "mv": lambda d: _large(130, 130, device=d) @ _large(130, device=d, dtype=torch.float64),
+    "mv_shapes": lambda d: _large(130, 130, device=d) @ _large(8, device=d),
+    "linear": lambda d: torch.nn.functional.linear(
+        _large(130, 130, device=d), _large(130, 130, device=d, dtype=torch.float64)
+    ),
+    "convolution": lambda d: torch.nn.functional.conv2d(
+        _large(2, 3, 64, 64, device=d, dtype=torch.float64), _large(4, 3, 3, 3, device=d)
+    ),
+    "layer_norm": lambda d: torch.nn.functional.layer_norm(
+        _large(130, 130, device=d, dtype=torch.float64), (130,), _large(130, device=d), _large(130, device=d)
+    ),
+    "cross_entropy": lambda d: torch.nn.functional.binary_cross_entropy(
+        _large(130, 130, device=d), _large(130, 130, device=d, dtype=torch.float64)
+    ),
+    "softmax": lambda d: _large(130, 130, device=d, dtype=torch.int64).softmax(-1),
+    "mse_loss": lambda d: torch.nn.functional.mse_loss(*(_large(130, 130, device=d, dtype=torch.int64),) * 2),
+    "xor": lambda d: _large(130, 130, device=d) ^ _large(130, 130, device=d),
+    "gcd": lambda d: torch.gcd(_large(130, 130, device=d), _large(130, 130, device=d)),
+    "mask": lambda d: _large(130, 130, device=d).masked_fill(_large(130, 130, device=d), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_DTYPES)
+def test_dtypes_are_checked_at_the_line_whatever_the_size(name):
+    def message(device):
+        with pytest.raises(RuntimeError) as error:
+            REFUSED_DTYPES[name](device)
+        return str(error.value)
+
+    expected = message("cpu")
+    for _ in range(2):  # the first time does not decide for the second
+        assert message(DEVICE) == expected
+
+
+def test_what_a_refused_call_would_have_written_is_there():
+    x = _large(130, 130, device=DEVICE)
+    index = torch.tensor([0], device=DEVICE)
+    with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+        x.index_put_((index,), torch.zeros(1, 130, device=DEVICE, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
+        x.masked_fill_(x, 0.0)
+    assert x.sum().item() == 130 * 130
+
+
+@pytest.mark.own_schedule("counts compiles")
+def test_right_dtypes_are_recorded_at_once():
+    x, index = torch.randn(130, 130), torch.arange(130)
+
+    def program(x, index):
+        picked = x.index_select(0, index).masked_fill(x > 0, 0.0) + x.gather(1, index.expand(130, 130))
+        return torch.nn.functional.cross_entropy(picked, index) + torch.where(x > 0, picked, x).sum()
+
+    with work() as done:
+        actual = program(x.to(DEVICE), index.to(DEVICE)).cpu()
+    torch.testing.assert_close(actual, program(x, index))
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def test_one_element_may_be_assigned_to_itself():
+    for sizes in ((1,), (1, 1)):
+        x = torch.ones(sizes, device=DEVICE) * 3
+        x[:] = x[0]
+        x[0] = x[(0,) * len(sizes)]
+        assert x.flatten().tolist() == [3]

@@ -304,6 +304,58 @@ def test_deepcopy():
     both(compute, torch.randn(3, 2))
 
 
+class Renewed(torch.Tensor):
+    """A subclass that PyTorch can copy: it says how to make another one."""
+
+    def new_empty(self, *args, **kwargs):
+        return self.as_subclass(torch.Tensor).new_empty(*args, **kwargs).as_subclass(Renewed)
+
+
+def test_deepcopy_of_subclasses():
+    def compute(x):
+        tensor = (x * 1).as_subclass(Renewed)
+        tensor.note = [1]
+        twin = copy.deepcopy(tensor)
+        tensor.add_(1)
+        tensor.note.append(2)
+        assert (type(twin), twin.note) == (Renewed, [1])
+        return twin.as_subclass(torch.Tensor)
+
+    both(compute, torch.randn(3, 2))
+
+
+def test_deepcopy_of_other_subclasses_raises_as_on_the_cpu():
+    class Bare(torch.Tensor):
+        pass
+
+    messages = []
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError) as error:
+            copy.deepcopy(torch.ones(3, device=device).as_subclass(Bare))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+def test_data_of_a_wrapper_is_set_without_asking_it():
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.detach.default:
+                return cls(args[0].inner)
+            raise NotImplementedError(str(func))
+
+    for device in ("cpu", DEVICE):
+        parameter = torch.nn.Parameter(Wrapper(torch.ones(2, device=device)), requires_grad=False)
+        parameter.data = Wrapper(torch.zeros(2, device=device))
+
+
 def test_state_dict_round_trip():
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).to(DEVICE)
     model(torch.randn(5, 3).to(DEVICE))

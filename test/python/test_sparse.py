@@ -255,3 +255,30 @@ def test_save_and_load():
         return torch.load(file, map_location=device)
 
     same_on_both(call)
+
+
+@pytest.mark.parametrize("name", ("add_", "sub_", "out"))
+def test_what_was_empty_and_is_written_can_be_used(name):
+    """Its parts had no memory, and have been resized by the kernel."""
+
+    def call(device):
+        x = torch.arange(1.0, 401, device=device).reshape(20, 20).to_sparse()
+        empty = torch.sparse_coo_tensor((20, 20), device=device)
+        torch.abs(x, out=empty) if name == "out" else getattr(empty, name)(x)
+        return empty, empty._values() + 1, empty._indices() * 2
+
+    same_on_both(call)
+
+
+def test_sparse_gradients_that_become_zeros():
+    def call(device):
+        layer, seen = torch.nn.Embedding(50, 3, sparse=True).to(device), []
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=False)
+            (layer(torch.arange(20, device=device)) * 2).sum().backward()
+            optimizer.step()
+            seen.append(layer.weight.grad._values() * 1)
+        return seen
+
+    same_on_both(call)
