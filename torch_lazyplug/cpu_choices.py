@@ -20,6 +20,7 @@ def install() -> None:
     """Has these methods choose as for the CPU; does nothing if that has been done."""
     for owner, name in _METHODS:
         wrap_attribute(owner, name, _asked_for_the_cpu)
+    wrap_attribute(torch._tensor_str, "_str_intern", _naming_parameters)
     after_import(
         "torch.nn.attention.flex_attention", lambda module: wrap_attribute(module, "_validate_device", _accepting)
     )
@@ -35,6 +36,18 @@ def _asked_for_the_cpu(method: Any) -> Any:
         if device is not None and device.type == "lazy":
             kwargs["device"] = torch.device("cpu")
         return method(*args, **kwargs)
+
+    return wrapper
+
+
+def _naming_parameters(describe: Function) -> Function:
+    """PyTorch copies what a device called "lazy" holds to the CPU to print it, and forgets that it was a parameter."""
+
+    def wrapper(inp: torch.Tensor, *, tensor_contents: str | None = None) -> str:
+        text = describe(inp, tensor_contents=tensor_contents)
+        is_plain = type(inp) is torch.Tensor or type(inp) is torch.nn.Parameter
+        is_forgotten = inp.device.type == "lazy" and not is_plain and isinstance(inp, torch.nn.Parameter)
+        return f"Parameter({text})" if is_forgotten and not text.startswith("Parameter(") else text
 
     return wrapper
 

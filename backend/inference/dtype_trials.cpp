@@ -22,7 +22,8 @@ using DtypeOrGiven = std::optional<c10::ScalarType>;
 
 // Kernels that the program cannot call take for granted that their arguments fit together.
 bool checks_arguments(const OpInfo& op) {
-  constexpr std::string_view kInner[] = {"_softmax", "_log_softmax", "_cdist_forward"};
+  constexpr std::string_view kInner[] =
+      {"_softmax", "_log_softmax", "_cdist_forward", "_euclidean_dist", "_prelu_kernel"};
   std::string_view name = op.base_name();
   constexpr std::string_view kNamespace = "aten::";
   if (!name.starts_with(kNamespace)) {
@@ -48,14 +49,15 @@ Hash128 key_of(const Call& call) {
   return key;
 }
 
-bool mixes_floats(const Call& call) {
+// Other than one floating dtype for all.
+bool has_unusual_dtypes(const Call& call) {
   std::optional<c10::ScalarType> known;
   for (const TensorArg& arg : call.tensors) {
-    if (!arg.tensor || arg.tensor->is_wrapped_number() || !c10::isFloatingType(dtype_of(*arg.tensor))) {
+    if (!arg.tensor || arg.tensor->is_wrapped_number()) {
       continue;
     }
     const auto dtype = dtype_of(*arg.tensor);
-    if (known.value_or(dtype) != dtype) {
+    if (!c10::isFloatingType(dtype) || known.value_or(dtype) != dtype) {
       return true;
     }
     known = dtype;
@@ -135,7 +137,8 @@ bool may_refuse_dtypes(const Call& call, const c10::Stack& stack) {
   const c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
   if (!is_accepted(*call.op, arguments, std::nullopt)) {
     const auto is_accepted_as = [&](c10::ScalarType dtype) { return is_accepted(*call.op, arguments, dtype); };
-    if (is_accepted_as(at::kFloat) || is_accepted_as(at::kLong) || is_accepted_as(at::kBool) || mixes_floats(call)) {
+    if (is_accepted_as(at::kFloat) || is_accepted_as(at::kLong) || is_accepted_as(at::kBool) ||
+        has_unusual_dtypes(call)) {
       return true;
     }
   }

@@ -10,8 +10,8 @@ namespace lazyplug {
 // far from the user's line, and what is written in place would be lost. So for each op and each combination of dtypes
 // the CPU's kernel is asked once, on tensors of one element each.
 
-// Whether it may refuse the dtypes of the call: it does, but not those of other tensors, or of the error nobody knows
-// what it is about, while floating dtypes are mixed. The call is better run at once. From any thread.
+// Whether it may refuse the dtypes of the call: it does, but not those of other tensors; or nobody knows what its error
+// is about, and the dtypes are other than one floating dtype for all. The call is better run at once. From any thread.
 bool may_refuse_dtypes(const Call& call, const c10::Stack& stack);
 
 // The call has run: its dtypes are not at fault.

@@ -239,6 +239,12 @@ REFUSED_DTYPES = {
     "mse_loss": lambda d: torch.nn.functional.mse_loss(*(_large(130, 130, device=d, dtype=torch.int64),) * 2),
     "xor": lambda d: _large(130, 130, device=d) ^ _large(130, 130, device=d),
     "gcd": lambda d: torch.gcd(_large(130, 130, device=d), _large(130, 130, device=d)),
+    "rows_of_integers": lambda d: torch.nn.functional.layer_norm(_large(130, 130, device=d, dtype=torch.uint8), (130,)),
+    "cross_product": lambda d: torch.linalg.cross(
+        _large(900, 3, device=d), _large(900, 3, device=d, dtype=torch.float64)
+    ),
+    "distances": lambda d: torch.cdist(_large(130, 130, device=d), _large(130, 130, device=d, dtype=torch.float64)),
+    "prelu": lambda d: torch.prelu(_large(130, 130, device=d).long(), _large(1, device=d).long()),
     "mask": lambda d: _large(130, 130, device=d).masked_fill(_large(130, 130, device=d), 0.0),
 }
 

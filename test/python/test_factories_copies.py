@@ -294,6 +294,16 @@ def test_printing():
     assert "..." in repr(torch.zeros(10000, device=DEVICE))
 
 
+def test_printing_parameters_of_subclasses():
+    class Named(torch.Tensor):
+        pass
+
+    def text(device):
+        return repr(torch.nn.Parameter(torch.ones(2, device=device).as_subclass(Named)))
+
+    assert text(DEVICE).replace(f", device='{DEVICE}:0'", "") == text("cpu")
+
+
 def test_deepcopy():
     def compute(x):
         view = x[0]
