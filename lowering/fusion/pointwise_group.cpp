@@ -194,7 +194,7 @@ bool PointwiseGroup::add_join(const GraphNode& node) {
   for (size_t i = 0; i < node.num_operands(); ++i) {
     const GraphUse& operand = node.operand(i);
     if (!operand.value().defined() || seen_by(operand).dtype != result.dtype ||
-        seen_by(operand).sizes.size() != result.sizes.size() || seen_by(operand).sizes.back() == 0) {
+        seen_by(operand).sizes.size() != result.sizes.size() || seen_by(operand).sizes.back() < kMinWindow) {
       return false;
     }
     window_ = {begin, begin + seen_by(operand).sizes.back()};

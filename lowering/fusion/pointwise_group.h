@@ -34,6 +34,7 @@ class PointwiseGroup {
   static constexpr size_t kMaxNodes = 32;
   // Of rows, in elements: shorter ones take longer here than there.
   static constexpr int64_t kMinRow = 64;
+  static constexpr int64_t kMinWindow = 64; // likewise of the parts of one
 
   // `functions`: whether it takes calls of find_function().
   explicit PointwiseGroup(const Graph& graph, bool functions = false) : graph_(&graph), takes_functions_(functions) {}

@@ -108,7 +108,8 @@ class Scheduler {
     return true;
   }
 
-  // A concatenation of rows that some pointwise call reads. What open groups make for it alone leaves these.
+  // A concatenation of rows that some pointwise call reads, if open groups make parts of it, and for nobody else: these
+  // leave the groups. Otherwise the CPU's kernel copies as quickly.
   bool begin_with_parts(GraphNode& node) {
     if (!Group::is_join(node) || !is_read_by_pointwise(node)) {
       return false;
@@ -116,7 +117,7 @@ class Scheduler {
     std::vector<Group::Part> parts;
     find_parts(node, parts);
     auto group = std::make_unique<Group>(graph_, takes_functions_);
-    if (!group->begin_join(node, parts) || !(parts.empty() || take_from_open(parts))) {
+    if (parts.empty() || !group->begin_join(node, parts) || !take_from_open(parts)) {
       return false;
     }
     return open(std::move(group));

@@ -230,5 +230,47 @@ TEST_F(Pointwise, OutputsMayBeOneElementForEachRow) {
   EXPECT_TRUE(at::equal(are_positive, a.sum(-1, true) > 0));
 }
 
+// Of rows: what stands beside the columns of an input's window may be anything.
+TEST_F(Pointwise, InputsMayBeOfSomeColumns) {
+  for (const int64_t n : {96, 100}) {
+    for (const int64_t begin : {1, 30, 64, 95}) {
+      const auto shape = [&](int64_t size) { return std::vector<int64_t>{3, 4, size}; };
+      const int64_t rest = n - begin;
+      for (const at::Tensor& right :
+           {at::randn(shape(rest)),
+            at::randn(shape(200)).slice(2, 5, 5 + rest),
+            at::randn({4, 3, rest}).transpose(0, 1),
+            at::randn({3, rest, 4}).transpose(1, 2),
+            at::randn({3, 1, rest}),
+            at::randn({1}),
+            at::randn(shape(rest)).to(at::kBFloat16),
+            at::randn(shape(rest)).gt(0)}) {
+        const at::Tensor left = at::randn(shape(begin));
+        const at::Tensor factor = at::randn(shape(n));
+        const auto program = parse("f32 memory 4 slots 6 numbers 1 4 = neg 1 ; 5 = join 0 4 0 ; 3 = mul 5 2 ;");
+        std::vector<PointwiseSpace::Input> places;
+        std::vector<Memory> memory;
+        for (const auto& [tensor, window] :
+             {std::pair(left, Window{0, begin}), std::pair(right, Window{begin, n}), std::pair(factor, Window{})}) {
+          const at::Tensor expanded = tensor.expand(shape(window.is_all() ? n : window.size()));
+          places.push_back({tensor.storage_offset(), c10::DimVector(expanded.strides()), window});
+          memory.push_back({const_cast<void*>(tensor.storage().data()), tensor.scalar_type()});
+        }
+        const at::Tensor out = at::empty(shape(n));
+        memory.push_back({out.data_ptr(), at::kFloat});
+        const PointwiseSpace space(out.sizes(), out.strides(), places);
+        const auto column = static_cast<double>(begin);
+        const at::Tensor expected = at::cat({left, -right.expand(shape(rest)).to(at::kFloat)}, -1) * factor;
+        kernels::run(*program, space, memory, &column);
+        EXPECT_TRUE(out.equal(expected)) << n << " " << begin << right.sizes();
+        const auto assembly = assemble(*program);
+        out.zero_();
+        kernels::run(*program, space, memory, &column, assembly.get());
+        EXPECT_TRUE(out.equal(expected)) << n << " " << begin << right.sizes() << ", assembled";
+      }
+    }
+  }
+}
+
 } // namespace
 } // namespace lazyplug::kernels

@@ -528,5 +528,41 @@ TEST_F(PointwiseGroups, PowersAreTakenWhoseInstructionIsKnown) {
   }
 }
 
+// ---- concatenations of rows ----
+
+TEST_F(PointwiseGroups, JoinWhatIsComputedInWindows) {
+  graph.emplace(parse(
+      kMatrixRowNumber +
+      "%3 = device_data(3)  # Float[4, 160] strides=[160, 1]\n"
+      "%4 = aten::add.Scalar(%3[Float[4, 96] strides=[160, 1] offset=64], 2, 1)  # Float[4, 96] strides=[96, 1]\n"
+      "%5 = aten::cat([%4, %3[Float[4, 64] strides=[160, 1]]], 1)  # Float[4, 160] strides=[160, 1]\n"
+      "%6 = aten::mul.Scalar(%5, 3)  # Float[4, 160] strides=[160, 1]\n"
+      "return %6\n"));
+  group.emplace(*graph);
+  std::vector<GraphNode*> nodes;
+  for (GraphNode& node : graph->nodes()) {
+    if (node.kind() != NodeKind::kDeviceData) {
+      nodes.push_back(&node);
+    }
+  }
+  ASSERT_EQ(nodes.size(), 3);
+  EXPECT_FALSE(PointwiseGroup(*graph).add(*nodes[1])) << "not without its parts";
+  const PointwiseGroup::Part part{nodes[0], {0, 96}};
+  ASSERT_TRUE(group->begin_join(*nodes[1], part));
+  ASSERT_TRUE(group->add(*nodes[2]));
+  EXPECT_TRUE(group->has_rows());
+  ASSERT_EQ(group->inputs().size(), 2);
+  EXPECT_EQ(group->inputs()[0].window, (kernels::Window{0, 96}));
+  EXPECT_EQ(group->inputs()[0].offset, 64);
+  EXPECT_EQ(group->inputs()[1].window, (kernels::Window{96, 160}));
+  EXPECT_EQ(group->columns(), (std::vector<int64_t>{96}));
+  EXPECT_EQ(group->outputs().size(), 1);
+  // The column comes after the graph's own numbers.
+  EXPECT_EQ(group->numbers().size(), 3);
+  EXPECT_EQ(
+      program(),
+      "f32 memory 3 slots 5 numbers 4 3 = number 0 ; 3 = add 0 3 1 ; 3 = join 3 1 3 ; 4 = number 2 ; 2 = mul 3 4 ;");
+}
+
 } // namespace
 } // namespace lazyplug

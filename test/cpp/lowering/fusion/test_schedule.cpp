@@ -138,5 +138,54 @@ TEST(Schedule, GroupsThatNobodyReadsAreLeftOut) {
       "");
 }
 
+// ---- concatenations of rows ----
+
+const std::string kHalves =
+    "%2 = device_data(2)  # Float[4, 128] strides=[128, 1]\n"
+    "%3 = aten::neg(%2[Float[4, 64] strides=[128, 1] offset=64])  # Float[4, 64] strides=[64, 1]\n";
+const std::string kJoined =
+    "aten::cat([%3, %2[Float[4, 64] strides=[128, 1]]], -1)  # Float[4, 128] strides=[128, 1]\n";
+
+TEST(Schedule, WhatMakesPartsOfRowsIsInTheGroup) {
+  EXPECT_EQ(
+      schedule(
+          kHalves + "%4 = " + kJoined +
+          "%5 = aten::mul.Tensor(%4, %2)  # Float[4, 128] strides=[128, 1]\n"
+          "%6 = aten::mul.Tensor(%2, %2)  # Float[4, 128] strides=[128, 1]\n"
+          "%7 = aten::add.Tensor(%6, %5, 1)  # Float[4, 128] strides=[128, 1]\n"
+          "return %7\n"),
+      "(3 4 5 6 7)");
+}
+
+TEST(Schedule, PartsLeaveTheGroupsThatWaitForThem) {
+  EXPECT_EQ(
+      schedule(
+          kHalves +
+          "%4 = aten::abs(%2[Float[4, 64] strides=[128, 1]])  # Float[4, 64] strides=[64, 1]\n%5 = " + kJoined +
+          "%6 = aten::mul.Tensor(%5, %2)  # Float[4, 128] strides=[128, 1]\n"
+          "%7 = aten::neg(%4)  # Float[4, 64] strides=[64, 1]\n"
+          "return %6, %7\n"),
+      "(4 7) (3 5 6)");
+}
+
+TEST(Schedule, OtherConcatenationsAreTheCpus) {
+  const std::string reads = "%5 = aten::mul.Tensor(%4, %2)  # Float[4, 128] strides=[128, 1]\n";
+  EXPECT_EQ(schedule(kHalves + "%4 = " + kJoined + reads + "return %5, %3\n"), "3 4 5") << "somebody else reads a part";
+  EXPECT_EQ(schedule(kHalves + "%4 = " + kJoined + "return %4\n"), "3 4") << "nobody computes with it";
+  const std::string of_others =
+      "%4 = aten::cat([%2[Float[4, 64] strides=[128, 1]], %2[Float[4, 64] strides=[128, 1]]], -1)";
+  EXPECT_EQ(schedule(kHalves + of_others + "  # Float[4, 128] strides=[128, 1]\n" + reads + "return %5, %3\n"), "4 3 5")
+      << "nothing is computed for it";
+  const std::string below = "%4 = aten::cat([%3, %3], 0)  # Float[8, 64] strides=[64, 1]\n";
+  EXPECT_EQ(schedule(kHalves + below + "%5 = aten::neg(%4)  # Float[8, 64] strides=[64, 1]\nreturn %5\n"), "3 4 5")
+      << "along another dimension";
+  const std::string short_rows =
+      "%2 = aten::neg(%0)  # Float[4, 4] strides=[4, 1]\n"
+      "%3 = aten::cat([%2, %1], -1)  # Float[4, 8] strides=[8, 1]\n"
+      "%4 = aten::abs(%3)  # Float[4, 8] strides=[8, 1]\n"
+      "return %4\n";
+  EXPECT_EQ(schedule(short_rows), "2 3 4");
+}
+
 } // namespace
 } // namespace lazyplug
