@@ -19,8 +19,8 @@ namespace lazyplug::kernels {
 // and executable from then on, never both.
 class Assembly {
  public:
-  // Slots are pointers to elements; a number for each of the program's. So many bytes of each slot are of a positive
-  // multiple of the run's lanes, and whole rows, if the program has some.
+  // Slots are pointers to elements; a number for each of the program's. There are `num_bytes` of each slot: a positive
+  // multiple of the run's lanes, and whole rows if the program has some.
   using Code = void (*)(int64_t num_bytes, float* const* slots, const float* numbers, int64_t row_bytes);
 
   struct Run {

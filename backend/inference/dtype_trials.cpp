@@ -39,12 +39,17 @@ c10::ScalarType dtype_of(const c10::TensorImpl& tensor) {
   return c10::typeMetaToScalarType(tensor.dtype());
 }
 
+// However many tensors of one dtype follow each other: lists may have any length.
 Hash128 key_of(const Call& call) {
+  constexpr uint64_t kUndefined = 255;
   Hash128 key = hash_combine(Hash128{}, reinterpret_cast<uintptr_t>(call.op));
+  std::optional<uint64_t> last;
   for (const TensorArg& arg : call.tensors) {
     const bool is_number = arg.tensor && arg.tensor->is_wrapped_number();
-    const auto dtype = arg.tensor ? static_cast<uint64_t>(dtype_of(*arg.tensor)) : uint64_t{255};
-    key = hash_combine(key, 2 * dtype + (is_number ? 1 : 0));
+    const auto dtype = arg.tensor ? static_cast<uint64_t>(dtype_of(*arg.tensor)) : kUndefined;
+    const uint64_t word = 2 * dtype + (is_number ? 1 : 0);
+    key = last == word ? key : hash_combine(key, word);
+    last = word;
   }
   return key;
 }

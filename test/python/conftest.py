@@ -77,6 +77,19 @@ def reproducible():
         helpers.finish_everything()
 
 
+@pytest.fixture
+def fresh_groups():
+    """Graphs are compiled anew, and their groups counted; the flag `fusion` is afterwards as it was."""
+    import torch_lazyplug
+
+    torch_lazyplug.wait_device_ops()
+    torch_lazyplug.ir_cache.reset()
+    torch_lazyplug.metrics.reset()
+    before = torch_lazyplug.config.get("fusion")
+    yield
+    torch_lazyplug.config.set("fusion", before)
+
+
 @pytest.fixture(autouse=True)
 def own_schedule(request, monkeypatch):
     """Schedules that the environment asks for are not for tests that are marked so: they say why."""

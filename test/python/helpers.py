@@ -95,6 +95,12 @@ def work():
     done.fallback_ops = {name: n for name, n in delta.items() if name.startswith("aten::") and n}
 
 
+def groups():
+    """How many groups have been compiled, of how many ops."""
+    counted = torch_lazyplug.metrics.counter_value
+    return counted("FusedGroups") or 0, counted("FusedNodes") or 0
+
+
 def finish_pending():
     if IS_LAZY:
         torch_lazyplug.mark_step(wait=True)

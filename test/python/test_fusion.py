@@ -3,25 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, assert_same, work
+from helpers import DEVICE, assert_same, groups, work
 
 import torch_lazyplug
-from torch_lazyplug import config, ir_cache, metrics
+from torch_lazyplug import config
 
-
-@pytest.fixture(autouse=True)
-def as_before():
-    torch_lazyplug.wait_device_ops()
-    ir_cache.reset()
-    metrics.reset()
-    before = config.get("fusion")
-    yield
-    config.set("fusion", before)
-
-
-def groups():
-    """How many groups have been compiled, of how many ops."""
-    return metrics.counter_value("FusedGroups") or 0, metrics.counter_value("FusedNodes") or 0
+pytestmark = pytest.mark.usefixtures("fresh_groups")
 
 
 def inputs(shape=(5, 33), dtype=torch.float32):

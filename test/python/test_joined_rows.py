@@ -2,25 +2,14 @@
 
 import pytest
 import torch
-from helpers import DEVICE, work
+from helpers import DEVICE, groups, work
 
-import torch_lazyplug
-from torch_lazyplug import config, ir_cache, metrics
+from torch_lazyplug import config
 
 
 @pytest.fixture(autouse=True)
-def as_before():
-    torch_lazyplug.wait_device_ops()
-    ir_cache.reset()
-    metrics.reset()
-    before = config.get("fusion")
-    config.set("fusion", 1)  # functions are the CPU's
-    yield
-    config.set("fusion", before)
-
-
-def nodes_in_groups():
-    return metrics.counter_value("FusedGroups") or 0, metrics.counter_value("FusedNodes") or 0
+def functions_are_the_cpus(fresh_groups):
+    config.set("fusion", 1)
 
 
 def draw(*sizes, dtype=torch.float32, seed=0):
@@ -62,7 +51,7 @@ def test_rotary_embeddings_are_one_group(shape, dtype):
     with work() as done:
         check(rope, x, cos, sin)
     is_long = shape[-1] >= 2 * 64  # shorter parts take longer than by themselves
-    assert nodes_in_groups() == ((1, 5) if is_long else (1, 3))
+    assert groups() == ((1, 5) if is_long else (1, 3))
     assert (done.compiles, done.fallbacks) == (1, 0)
 
 
@@ -74,9 +63,9 @@ def test_two_at_a_time():
         return rope(q, cos, sin), rope(k, cos, sin)
 
     check(both, draw(4, 8, 128), draw(4, 8, 128, seed=1), draw(8, 128, seed=2), draw(8, 128, seed=3))
-    groups, nodes = nodes_in_groups()
-    assert nodes == 10
-    assert groups <= 2
+    num_groups, num_nodes = groups()
+    assert num_nodes == 10
+    assert num_groups <= 2
 
 
 PROGRAMS = {
