@@ -1,7 +1,5 @@
 #include "backend/inference/dtype_trials.h"
 
-#include <ATen/ops/full.h>
-
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -70,32 +68,11 @@ bool has_unusual_dtypes(const Call& call) {
   return false;
 }
 
-c10::IValue with_one_element(const c10::IValue& value, int fill, DtypeOrGiven dtype) {
-  if (value.isTensorList() || value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    c10::List<at::Tensor> tensors;
-    for (const c10::IValue& element : value.toListRef()) {
-      const c10::IValue one = with_one_element(element, fill, dtype);
-      value.isTensorList() ? tensors.push_back(one.toTensor()) : list.push_back(one.toOptional<at::Tensor>());
-    }
-    return value.isTensorList() ? c10::IValue(tensors) : c10::IValue(list);
-  }
-  if (!value.isTensor() || !value.toTensor().defined()) {
-    return value;
-  }
-  const at::Tensor tensor = value.toTensor();
-  const std::vector<int64_t> sizes(tensor.dim(), 1);
-  return at::full(sizes, fill, tensor.options().device(at::kCPU).dtype(dtype.value_or(tensor.scalar_type())));
-}
-
 // Of zeros, or of ones: zeros are no arguments for every op.
 bool is_accepted(const OpInfo& op, const c10::Stack& arguments, DtypeOrGiven dtype) {
   constexpr size_t kEnough = 1 << 20;
   for (const int fill : {0, 1}) {
-    c10::Stack stack;
-    for (const c10::IValue& argument : arguments) {
-      stack.push_back(with_one_element(argument, fill, dtype));
-    }
+    c10::Stack stack = of_one_element(arguments, fill, dtype);
     try {
       const AllocationLimit small(kEnough);
       op.handle().callBoxed(stack);

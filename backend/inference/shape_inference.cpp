@@ -287,28 +287,13 @@ bool is_overflow(const std::exception_ptr& error) {
   }
 }
 
-c10::IValue with_one_element(const c10::IValue& value) {
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const c10::IValue& element : value.toListRef()) {
-      list.push_back(with_one_element(element).toTensor());
-    }
-    return list;
-  }
-  if (!value.isTensor() || !value.toTensor().defined()) {
-    return value;
-  }
-  const at::Tensor tensor = value.toTensor();
-  return at::ones(std::vector<int64_t>(tensor.dim(), 1), tensor.options().device(at::kCPU));
-}
-
 // What the CPU's kernel raises for tensors of one element each, or makes one of two, since single numbers are filled in
 // by something else; null if nothing.
 std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack) {
   const ExecutionGuard guard;
   const WarningCollector unwanted;
-  c10::Stack arguments = StandInArguments(call, call.tensors.empty() ? c10::kCPU : c10::kMeta).make(stack);
-  std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_one_element);
+  StandInArguments stand_ins(call, call.tensors.empty() ? c10::kCPU : c10::kMeta);
+  c10::Stack arguments = of_one_element(stand_ins.make(stack), /*fill=*/1);
   if (const auto size = call.op->handle().schema().argumentIndexWithName("size"); size && call.tensors.empty()) {
     arguments[*size] = std::vector<int64_t>{2};
   }

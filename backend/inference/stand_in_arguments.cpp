@@ -1,5 +1,7 @@
 #include "backend/inference/stand_in_arguments.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -147,6 +149,34 @@ c10::Storage StandInArguments::stand_in_storage(const LazyStorageImpl& storage) 
     }
   }
   return storages_.emplace_back(&storage, make_storage(storage)).second;
+}
+
+namespace {
+
+c10::IValue with_one_element(const c10::IValue& value, int fill, std::optional<c10::ScalarType> dtype) {
+  if (value.isTensorList() || value.isOptionalTensorList()) {
+    c10::impl::GenericList list(value.toList().elementType());
+    for (const c10::IValue& element : value.toListRef()) {
+      list.push_back(with_one_element(element, fill, dtype));
+    }
+    return list;
+  }
+  if (!value.isTensor() || !value.toTensor().defined()) {
+    return value;
+  }
+  const at::Tensor tensor = value.toTensor();
+  const std::vector<int64_t> sizes(tensor.dim(), 1);
+  return at::full(sizes, fill, tensor.options().device(at::kCPU).dtype(dtype.value_or(tensor.scalar_type())));
+}
+
+} // namespace
+
+c10::Stack of_one_element(const c10::Stack& arguments, int fill, std::optional<c10::ScalarType> dtype) {
+  c10::Stack result;
+  for (const c10::IValue& argument : arguments) {
+    result.push_back(with_one_element(argument, fill, dtype));
+  }
+  return result;
 }
 
 } // namespace lazyplug

@@ -2,6 +2,7 @@
 
 #include <ATen/core/stack.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,5 +56,9 @@ class StandInArguments {
   std::vector<at::Tensor> tensors_;
   std::vector<std::pair<const LazyStorageImpl*, c10::Storage>> storages_;
 };
+
+// The same arguments, with CPU tensors of one element in place of tensors: of as many dimensions, and of their dtype,
+// or all of this one.
+c10::Stack of_one_element(const c10::Stack& arguments, int fill, std::optional<c10::ScalarType> dtype = std::nullopt);
 
 } // namespace lazyplug

@@ -181,9 +181,7 @@ bool PointwiseGroup::add_join(const GraphNode& node) {
   const Geometry& result = node.layout_of(0);
   call_dtype_ = result.dtype;
   is_for_row_ = is_in_place_ = false;
-  if (nodes_.empty() && layout_.dtype == c10::ScalarType::Undefined) {
-    return false; // see begin_join()
-  }
+  // Without a layout, see begin_join(), there are no rows.
   if (node.num_operands() < 2 || result.has_bits() || result.offset != 0 || !has_rows_of(kMinRow) ||
       result.sizes != layout_.sizes || result.strides != layout_.strides || is_of_integers() ||
       kernels::computing_dtype(result.dtype) != layout_.dtype) {
