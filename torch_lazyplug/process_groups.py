@@ -1,8 +1,8 @@
-"""``torch.distributed.init_process_group()`` without a backend's name: gloo, for tensors of the device and the CPU's.
+"""gloo, for tensors of the device and the CPU's: by its name, and where none is given.
 
-PyTorch looks for a backend for the accelerator only, which is this device wherever the package is installed: programs
-for the CPU are to find theirs, too. Besides, gloo has collectives for CPU tensors alone, and those of the device go by
-their way (``backend/registration/collectives.cpp``).
+Where none is given, PyTorch looks for a backend for the accelerator only, which is this device wherever the package is
+installed: programs for the CPU are to find theirs, too. Besides, gloo has collectives for CPU tensors alone, and those
+of the device go by their way (``backend/registration/collectives.cpp``).
 """
 
 from types import ModuleType
@@ -21,6 +21,8 @@ def install() -> None:
 def _choose_gloo(module: ModuleType) -> None:
     backends = module.Backend
     backends.default_device_backend_map.setdefault("lazy", backends.GLOO)
+    if "lazy" not in backends.backend_capability[backends.GLOO]:
+        backends.backend_capability[backends.GLOO].append("lazy")
 
     def for_both(initialize: Function) -> Function:
         def __init__(self: Any, backend: str) -> None:

@@ -27,6 +27,7 @@ void note_call(const OpInfo& op);
 void note_end_of_step();
 // Whether calls that could be recorded run at once for this reason, now.
 bool runs_steps_at_once();
+inline constexpr const char* kReadsOften = "its program reads a result every few ops";
 // Forgets all trials.
 void clear_short_steps();
 

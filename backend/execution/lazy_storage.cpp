@@ -187,6 +187,11 @@ at::Tensor LazyStorageImpl::leaf() {
 }
 
 at::Tensor LazyStorageImpl::part(const c10::TensorImpl& tensor) {
+  // What has been read once may be read no more.
+  if (std::exchange(was_read_, true) && !leaf_layout_) {
+    Discarded nothing;
+    leaf_layout(tensor, nothing);
+  }
   const bool is_leaf = leaf_layout_ && leaf_nbytes_ == nbytes() && leaf_layout_->geometry.matches(tensor);
   return is_leaf ? leaf() : make_cpu_tensor(memory_, Geometry::of(tensor));
 }

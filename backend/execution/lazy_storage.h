@@ -109,7 +109,8 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   template <typename Tensor> // or its geometry
   LayoutPtr leaf_layout(const Tensor& tensor, Discarded& discarded);
   at::Tensor leaf();
-  // Of an available storage: what the tensor is on the CPU. The leaf, if the last trace read the storage so.
+  // Of an available storage: what the tensor is on the CPU. The leaf, if the last trace read the storage so, or if none
+  // has and it has been read so before.
   at::Tensor part(const c10::TensorImpl& tensor);
   // Whether `value_` and `layout_` belong to the trace with this number. Each
   // trace of the process has its own.
@@ -139,6 +140,7 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   LayoutPtr leaf_layout_;            // of the last trace that read the storage,
   size_t leaf_nbytes_ = 0;           // when it had so many bytes
   at::Tensor leaf_;                  // `memory_`, with that layout
+  bool was_read_ = false;            // by part()
 };
 
 // True for defined tensors with a lazy storage.

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "backend/inference/stand_in_arguments.h"
 #include "common/hash.h"
@@ -44,8 +44,9 @@ Hash128 key_of(const Call& call) {
   std::optional<uint64_t> last;
   for (const TensorArg& arg : call.tensors) {
     const bool is_number = arg.tensor && arg.tensor->is_wrapped_number();
+    const bool has_dims = arg.tensor && arg.tensor->dim() != 0; // others do not promote its dtype
     const auto dtype = arg.tensor ? static_cast<uint64_t>(dtype_of(*arg.tensor)) : kUndefined;
-    const uint64_t word = 2 * dtype + (is_number ? 1 : 0);
+    const uint64_t word = 4 * dtype + (has_dims ? 2 : 0) + (is_number ? 1 : 0);
     key = last == word ? key : hash_combine(key, word);
     last = word;
   }
@@ -68,20 +69,27 @@ bool has_unusual_dtypes(const Call& call) {
   return false;
 }
 
-// Of zeros, or of ones: zeros are no arguments for every op.
-bool is_accepted(const OpInfo& op, const c10::Stack& arguments, DtypeOrGiven dtype) {
+using Dtypes = std::vector<c10::ScalarType>;
+
+// Of zeros, or of ones: zeros are no arguments for every op. Nothing if they are not accepted.
+std::optional<Dtypes> dtypes_of_results(const OpInfo& op, const c10::Stack& arguments, DtypeOrGiven dtype) {
   constexpr size_t kEnough = 1 << 20;
   for (const int fill : {0, 1}) {
     c10::Stack stack = of_one_element(arguments, fill, dtype);
     try {
       const AllocationLimit small(kEnough);
       op.handle().callBoxed(stack);
-      return true;
     } catch (...) {
-      // Perhaps the other ones.
+      continue; // perhaps the other ones
     }
+    Dtypes dtypes;
+    for (const c10::IValue& result : stack) {
+      const bool has_dtype = result.isTensor() && result.toTensor().defined();
+      dtypes.push_back(has_dtype ? result.toTensor().scalar_type() : c10::ScalarType::Undefined);
+    }
+    return dtypes;
   }
-  return false;
+  return std::nullopt;
 }
 
 class Accepted {
@@ -90,41 +98,67 @@ class Accepted {
     static auto* const accepted = new Accepted(); // threads may record while the process ends
     return *accepted;
   }
-  bool contains(const Hash128& key) {
+  // Nothing if they are not known; else whether the Meta kernel is contradicted.
+  std::optional<bool> find(const Hash128& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return keys_.contains(key);
+    const auto found = contradicts_meta_.find(key);
+    return found == contradicts_meta_.end() ? std::nullopt : std::optional(found->second);
   }
-  void add(const Hash128& key) {
+  void add(const Hash128& key, bool contradicts_meta = false) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    keys_.insert(key);
+    contradicts_meta_[key] |= contradicts_meta;
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_set<Hash128> keys_;
+  std::unordered_map<Hash128, bool> contradicts_meta_;
 };
 
 } // namespace
 
-bool may_refuse_dtypes(const Call& call, const c10::Stack& stack) {
+DtypeTrial try_dtypes(const Call& call, const c10::Stack& stack) {
   if (call.tensors.empty() || !checks_arguments(*call.op)) {
-    return false;
+    return {};
   }
   const Hash128 key = key_of(call);
-  if (Accepted::get().contains(key)) {
-    return false;
+  if (const auto known = Accepted::get().find(key)) {
+    return {.may_refuse = false, .results = {}, .contradicts_meta = *known};
   }
   const ExecutionGuard guard;
   const WarningCollector unwanted;
   const c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
-  if (!is_accepted(*call.op, arguments, std::nullopt)) {
-    const auto is_accepted_as = [&](c10::ScalarType dtype) { return is_accepted(*call.op, arguments, dtype); };
-    if (is_accepted_as(at::kFloat) || is_accepted_as(at::kLong) || is_accepted_as(at::kBool) ||
-        has_unusual_dtypes(call)) {
-      return true;
+  auto results = dtypes_of_results(*call.op, arguments, std::nullopt);
+  if (!results) {
+    const auto accepts = [&](c10::ScalarType dtype) {
+      return dtypes_of_results(*call.op, arguments, dtype).has_value();
+    };
+    if (accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) || has_unusual_dtypes(call)) {
+      return {.may_refuse = true, .results = {}, .contradicts_meta = false};
     }
   }
   Accepted::get().add(key);
+  return {.may_refuse = false, .results = std::move(results).value_or(Dtypes()), .contradicts_meta = false};
+}
+
+bool contradicts(const DtypeTrial& trial, const Call& call, const Signature& promise) {
+  if (trial.contradicts_meta) {
+    return true;
+  }
+  size_t output = 0;
+  for (size_t i = 0; i < trial.results.size() && i < promise.returns.size(); ++i) {
+    const ReturnBinding& binding = promise.returns[i];
+    if (binding.kind == ReturnBinding::Kind::kFreshList) {
+      output += binding.index;
+    }
+    if (binding.kind != ReturnBinding::Kind::kFresh) {
+      continue;
+    }
+    const c10::ScalarType promised = promise.outputs[output++].dtype;
+    if (trial.results[i] != c10::ScalarType::Undefined && trial.results[i] != promised) {
+      Accepted::get().add(key_of(call), /*contradicts_meta=*/true);
+      return true;
+    }
+  }
   return false;
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/core/stack.h>
 
+#include <vector>
+
 #include "backend/inference/read_call.h"
 
 namespace lazyplug {
@@ -10,9 +12,22 @@ namespace lazyplug {
 // far from the user's line, and what is written in place would be lost. So for each op and each combination of dtypes
 // the CPU's kernel is asked once, on tensors of one element each.
 
-// Whether it may refuse the dtypes of the call: it does, but not those of other tensors; or nobody knows what its error
-// is about, and the dtypes are other than one floating dtype for all. The call is better run at once. From any thread.
-bool may_refuse_dtypes(const Call& call, const c10::Stack& stack);
+// All of it may be called from any thread.
+
+// What the kernel has said.
+struct DtypeTrial {
+  // It may refuse the dtypes of the call: it does, but not those of other tensors; or nobody knows what its error is
+  // about, and the dtypes are other than one floating dtype for all. The call is better run at once.
+  bool may_refuse = false;
+  // Of the results, in order, if it has just been asked.
+  std::vector<c10::ScalarType> results;
+  // It has been found to return other dtypes than the Meta kernel promises.
+  bool contradicts_meta = false;
+};
+DtypeTrial try_dtypes(const Call& call, const c10::Stack& stack);
+
+// Whether the results will have other dtypes than the Meta kernel has promised for the call.
+bool contradicts(const DtypeTrial& trial, const Call& call, const Signature& promise);
 
 // The call has run: its dtypes are not at fault.
 void accept_dtypes(const Call& call);

@@ -27,7 +27,7 @@ bool may_run_with_program() {
 }
 
 const char* runs_with_program(const PlainCall& call) {
-  return runs_steps_at_once() ? "its program reads a result every few ops"
+  return runs_steps_at_once()                                                        ? kReadsOften
          : is_storming() && is_in_storm(call.kind, call.num_elements, call.storages) ? "its program does not repeat"
                                                                                      : nullptr;
 }

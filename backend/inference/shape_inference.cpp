@@ -327,10 +327,13 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
     return {.run_now = "on trial"};
   }
   check_numbers(call, stack);
-  const bool is_on_trial = may_refuse_dtypes(call, stack);
+  const DtypeTrial trial = try_dtypes(call, stack);
   try {
     Inference inference = run_on_stand_ins(call, stack, c10::kMeta);
-    if (is_on_trial && !inference.run_now) {
+    if (inference.signature && contradicts(trial, call, *inference.signature)) {
+      return {};
+    }
+    if (trial.may_refuse && !inference.run_now) {
       inference.run_now = "on trial";
     }
     return inference;

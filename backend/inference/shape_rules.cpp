@@ -265,6 +265,11 @@ c10::Stack weight_norm(Arguments arguments) {
 
 namespace {
 
+// Of what is divided by. The kernels say what is wrong.
+void check_positive(c10::IntArrayRef numbers) {
+  TORCH_CHECK(std::all_of(numbers.begin(), numbers.end(), [](int64_t number) { return number > 0; }));
+}
+
 // `convolution` itself has them all.
 struct Convolution {
   Convolution(const at::Tensor& input, const at::Tensor& weight, Arguments numbers)
@@ -279,6 +284,8 @@ struct Convolution {
     for (const auto* list : {&stride, &padding, &dilation, &output_padding}) {
       TORCH_CHECK(list->size() == spatial);
     }
+    check_positive(stride);
+    check_positive(groups);
   }
 
   std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) const {
@@ -330,6 +337,7 @@ int64_t num_windows(const at::Tensor& image, const Arguments& numbers) {
   const auto dilation = numbers[1].toIntVector();
   const auto padding = numbers[2].toIntVector();
   const auto stride = numbers[3].toIntVector();
+  check_positive(stride);
   int64_t product = 1;
   for (size_t i = 0; i < 2; ++i) {
     const int64_t size = image.size(image.dim() - 2 + static_cast<int64_t>(i));
@@ -353,6 +361,7 @@ c10::Stack image_of_windows(Arguments arguments) {
   TORCH_CHECK(columns.dim() == 3 && columns.numel() != 0);
   const auto size = arguments[1].toIntVector();
   const int64_t kernel = c10::multiply_integers(arguments[2].toIntVector());
+  check_positive(kernel);
   TORCH_CHECK(size.size() == 2 && columns.size(1) % kernel == 0);
   const at::Tensor image = make({columns.size(0), columns.size(1) / kernel, size[0], size[1]}, columns);
   TORCH_CHECK(num_windows(image, arguments.slice(2)) == columns.size(2));
@@ -487,14 +496,18 @@ c10::Stack repeats(Arguments arguments) {
 ShapeRule places_of(size_t values, size_t is_int32) {
   return [values, is_int32](Arguments arguments) {
     const auto dtype = arguments[is_int32].toBool() ? at::kInt : at::kLong;
+    TORCH_CHECK(values != 0 || arguments[1].toTensor().dim() == 1); // boundaries
     return c10::Stack{make(arguments[values].toTensor().sizes(), arguments[values].toTensor(), dtype)};
   };
 }
 
 c10::Stack drawn(Arguments arguments) {
   auto sizes = arguments[0].toTensor().sizes().vec();
-  TORCH_CHECK(!sizes.empty());
-  sizes.back() = arguments[1].toInt();
+  const int64_t num_drawn = arguments[1].toInt();
+  TORCH_CHECK(sizes.size() == 1 || sizes.size() == 2);
+  TORCH_CHECK(num_drawn > 0 && (arguments[2].toBool() || num_drawn <= sizes.back()));
+  TORCH_CHECK(at::isFloatingType(arguments[0].toTensor().scalar_type()));
+  sizes.back() = num_drawn;
   return {make(sizes, arguments[0].toTensor(), at::kLong)};
 }
 

@@ -1,5 +1,7 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 
+#include <cstring>
+
 #include "backend/caches/steps.h"
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
@@ -27,22 +29,37 @@ bool covers_storage(const at::Tensor& tensor) {
          tensor.is_non_overlapping_and_dense() && tensor.nbytes() == tensor.storage().nbytes();
 }
 
+// More is copied by several threads.
+constexpr size_t kSmall = 32 << 10;
+
+// Whether to copy a few bytes is all there is to do.
+bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.layout() == at::kStrided && b.layout() == at::kStrided && a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.nbytes() <= kSmall && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() &&
+         a.is_non_overlapping_and_dense();
+}
+
 // The bytes that `self` would hold after a copy from a CPU tensor. Copied now:
 // the source may change before anything runs.
-at::Tensor snapshot(const at::Tensor& self, const at::Tensor& source) {
+c10::Storage snapshot(const at::Tensor& self, const at::Tensor& source) {
+  if (lie_alike(self, source) && !self.is_conj() && !self.is_neg()) {
+    c10::Storage memory = allocate_storage(self.nbytes(), self.device().index());
+    std::memcpy(memory.mutable_data(), source.const_data_ptr(), self.nbytes());
+    return memory;
+  }
   const ExecutionGuard guard;
   const KernelMemoryScope memory(self.device().index());
   Geometry layout = Geometry::of(*self.unsafeGetTensorImpl());
   layout.conj = layout.neg = layout.wrapped_number = false;
   at::Tensor copy = lazyplug::empty(layout);
   copy.copy_(source);
-  return copy;
+  return copy.storage();
 }
 
 at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   if (covers_storage(self)) {
     auto* storage = LazyStorageImpl::of(self);
-    storage->context().adopt(*storage, snapshot(self, source).storage());
+    storage->context().adopt(*storage, snapshot(self, source));
     return self;
   }
   // Only a part of the storage is written, so it has to be recorded.
@@ -69,7 +86,7 @@ at::Tensor to_host(const at::Tensor& source) {
   if (source.device().type() == kLazyDevice) {
     return cpu_alias(source, /*for_write=*/false);
   }
-  return source.is_cpu() ? source : source.cpu();
+  return source.cpu();
 }
 
 at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
@@ -78,6 +95,15 @@ at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   note_step();
   counter.add();
   const SyncCause cause("copy to CPU");
+  auto* storage = LazyStorageImpl::of(source);
+  if (storage && lie_alike(self, source)) {
+    const c10::Storage memory = DeviceContext::materialize(*storage);
+    const size_t offset = source.storage_offset() * source.itemsize();
+    if (offset + self.nbytes() <= memory.nbytes()) {
+      std::memcpy(self.mutable_data_ptr(), static_cast<const char*>(memory.data()) + offset, self.nbytes());
+      return self;
+    }
+  }
   const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
   const ExecutionGuard guard;
   return self.copy_(alias);
@@ -96,10 +122,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
     return record_copy_(self, source, non_blocking);
   }
   if (is_lazy(self)) {
-    return copy_from_cpu(self, to_host(source));
+    // Another reference to a tensor that Python knows would take Python's lock.
+    return source.is_cpu() ? copy_from_cpu(self, source) : copy_from_cpu(self, to_host(source));
   }
   if (self.device().type() == kLazyDevice) {
-    cpu_alias(self, /*for_write=*/true).copy_(to_host(source));
+    cpu_alias(self, /*for_write=*/true).copy_(source.is_cpu() ? source : to_host(source));
     return self;
   }
   return copy_to_cpu(self, source);

@@ -39,6 +39,18 @@ at::Tensor efficient_zero_tensor(
     std::optional<at::Device> device,
     std::optional<bool> pin_memory);
 
+// ---- convolution.cpp ----
+at::Tensor convolution(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    bool transposed,
+    c10::SymIntArrayRef output_padding,
+    c10::SymInt groups);
+
 // ---- assertions.cpp ----
 void assert_async(const at::Tensor& self);
 void assert_async_msg(const at::Tensor& self, std::string_view message);

@@ -14,6 +14,11 @@ at::Tensor max_pool1d(
     c10::IntArrayRef dilation,
     bool ceil_mode) {
   const bool is_differentiated = (self.requires_grad() && at::GradMode::is_enabled()) || self._fw_grad(0).defined();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_differentiated || at::isFloatingType(self.scalar_type()) || self.numel() == 0,
+      "\"max_pool1d_impl\" not implemented for '",
+      self.scalar_type(),
+      "'");
   const at::Tensor& argument = is_differentiated ? self : self.contiguous();
   return at::native::max_pool1d(argument, kernel_size, stride, padding, dilation, ceil_mode);
 }

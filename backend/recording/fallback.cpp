@@ -236,17 +236,16 @@ void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   note_at_once(op, reason, start);
 }
 
-at::Tensor run_at_once(
+void run_at_once(
     const OpInfo& op,
     c10::DeviceIndex device,
     const char* reason,
-    c10::function_ref<at::Tensor(CpuTensors&)> run) {
+    c10::function_ref<void(CpuTensors&)> run) {
   const SyncCause cause(reason);
   const int64_t start = journal_start();
   CpuTensors tensors(device, /*may_write=*/false);
-  at::Tensor result = tensors.to_lazy(run(tensors));
+  run(tensors);
   note_at_once(op, reason, start);
-  return result;
 }
 
 void run_writing_at_once(

@@ -34,13 +34,13 @@ class CpuKernelScope {
 };
 
 // run_at_once() for who has not boxed the arguments, of an op that writes none of
-// them: `run` makes CPU tensors of them, and calls the op within a CpuKernelScope
-// and with the ThreadsOfCall.
-at::Tensor run_at_once(
+// them: `run` makes CPU tensors of them, calls the op within a CpuKernelScope and
+// with the ThreadsOfCall, and makes lazy tensors of its results.
+void run_at_once(
     const OpInfo& op,
     c10::DeviceIndex device,
     const char* reason,
-    c10::function_ref<at::Tensor(CpuTensors&)> run);
+    c10::function_ref<void(CpuTensors&)> run);
 
 // The same for an op that writes some of them, and returns no others.
 void run_writing_at_once(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/TracerMode.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
@@ -14,11 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "backend/caches/short_steps.h"
 #include "backend/ops/borrowed_arguments.h"
 #include "backend/ops/float_numbers.h"
 #include "backend/ops/op_table.h"
 #include "backend/recording/fallback.h"
+#include "backend/recording/force_fallback.h"
 #include "backend/recording/tracer.h"
+#include "device/runtime.h"
 #include "lowering/calls/light_calls.h"
 #include "lowering/calls/make_small_calls.h"
 #include "lowering/fusion/pointwise_ops.h"
@@ -115,12 +119,14 @@ inline uint64_t functionalities(c10::DispatchKeySet keys) {
   return keys.raw_repr() & ~c10::full_backend_mask;
 }
 
-inline const uint64_t kBetween = functionalities(
-    c10::after_autograd_keyset -
-    c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}));
+inline const uint64_t kBetween =
+    functionalities((c10::after_autograd_keyset -
+                     c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::PrivateUse1}))
+                        .add(c10::DispatchKey::Tracer));
 
 // Whether a call may go straight to the device: neither autograd has anything to
-// do with it, nor anybody between autograd and the device.
+// do with it, nor anybody between autograd and the device, nor torch.jit.trace(),
+// which does not see all ops.
 template <typename... Args>
 bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
   return (keys.raw_repr() & kBetween) == 0 && !(is_differentiated(args) || ...);
@@ -181,53 +187,67 @@ const SmallCalls* small_calls_of(const OpInfo& op) {
   return calls;
 }
 
-// `arguments` are the same as `args`.
-template <typename Op, typename... Args>
-at::Tensor
+// The call by PyTorch's kernel. `arguments` are the same as `args`.
+template <typename Op, typename Result, typename... Args>
+Result
+run_on_cpu_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
+  Result result;
+  const auto to_lazy = [](CpuTensors& tensors, at::Tensor& tensor) { tensor = tensors.to_lazy(std::move(tensor)); };
+  run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
+    const auto cpu_args = all_on_cpu<Op>(tensors, args...);
+    {
+      const CpuKernelScope scope(op, known.device);
+      const ThreadsOfCall threads(op, arguments);
+      result = std::apply(Op::call, cpu_args);
+    }
+    if constexpr (std::is_same_v<Result, at::Tensor>) {
+      to_lazy(tensors, result);
+    } else {
+      std::apply([&](auto&... each) { (to_lazy(tensors, each), ...); }, result);
+    }
+  });
+  return result;
+}
+
+template <typename Op, typename Result, typename... Args>
+Result
 run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
-  const SmallCalls* small_calls = small_calls_of<Op>(op);
   static const bool may_be_function = is_function(op);
-  if (small_calls) {
-    if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
-      return result;
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    if (const SmallCalls* small_calls = small_calls_of<Op>(op)) {
+      if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
+        return result;
+      }
     }
   }
   if (may_be_function && computes_functions()) {
     c10::Stack stack(arguments.begin(), arguments.end());
     run_at_once(op, &stack, known.run_now);
-    return std::move(stack.back()).toTensor();
+    return unbox<Result>(std::move(stack));
   }
-  return run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
-    const auto cpu_args = all_on_cpu<Op>(tensors, args...);
-    const CpuKernelScope scope(op, known.device);
-    const ThreadsOfCall threads(op, arguments);
-    return std::apply(Op::call, cpu_args);
-  });
+  return run_on_cpu_at_once<Op, Result>(op, known, arguments, args...);
 }
 
-// A call that is not predicted, but known. For ops that return one new tensor.
-template <typename Op, typename... Args>
-std::optional<at::Tensor> call_remembered(const OpInfo& op, const Args&... args) {
+// A call that is not predicted, but known.
+template <typename Op, typename Result, typename... Args>
+std::optional<Result> call_remembered(const OpInfo& op, const Args&... args) {
   const BorrowedArguments arguments(args...);
   auto known = record_known(op, arguments);
   if (!known) {
     return std::nullopt;
   }
-  return known->run_now ? run_unboxed_at_once<Op>(op, *known, arguments, args...) : std::move(known->outputs.front());
+  return known->run_now ? run_unboxed_at_once<Op, Result>(op, *known, arguments, args...)
+                        : results_of<Result>(std::move(known->recorded));
 }
 
 // The call as the device makes it, if no kernel has to be asked about it. For ops
-// that return new tensors; of those that return several, only what is predicted.
+// that return new tensors.
 template <typename Op, typename Result, typename... Args>
 std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
   if (auto predicted = predict_unboxed(op, args...)) {
     return results_of<Result>(std::move(*predicted));
   }
-  if constexpr (std::is_same_v<Result, at::Tensor>) {
-    return call_remembered<Op>(op, args...);
-  } else {
-    return std::nullopt;
-  }
+  return call_remembered<Op, Result>(op, args...);
 }
 
 // The same for ops that write and return their first argument. Says whether the
@@ -296,6 +316,20 @@ class FastAutogradKernel<Op, Result(Args...)> final : public KernelOf {
   }
 };
 
+// In front of a native kernel, which torch.jit.trace() may have to see at work.
+template <typename Op, typename Schema = typename Op::schema>
+class KernelInFront;
+
+template <typename Op, typename Result, typename... Args>
+class KernelInFront<Op, Result(Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  Result operator()(c10::DispatchKeySet keys, Args... args) const {
+    return at::tracer::impl::is_dispatch_enabled() ? call_autograd<Op, Result>(op_, keys, args...)
+                                                   : FastAutogradKernel<Op>(op_)(keys, args...);
+  }
+};
+
 template <typename Op, typename... Args>
 class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
  public:
@@ -323,6 +357,47 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public K
   }
 };
 
+// Of an op without tensors among its arguments that makes one on the device.
+template <typename Op, typename Schema = typename Op::schema>
+class FactoryKernel;
+
+inline std::optional<at::Device> on_cpu_device(const std::optional<at::Device>& /*ours*/) {
+  return c10::Device(c10::kCPU);
+}
+template <typename T>
+const T& on_cpu_device(const T& argument) {
+  return argument;
+}
+
+inline void find_device(std::optional<at::Device>& found, const std::optional<at::Device>& device) {
+  found = device;
+}
+template <typename T>
+void find_device(std::optional<at::Device>& /*found*/, const T& /*no device*/) {}
+
+template <typename Op, typename... Args>
+class FactoryKernel<Op, at::Tensor(Args...)> final : public KernelOf {
+ public:
+  using KernelOf::KernelOf;
+  at::Tensor operator()(Args... args) const {
+    if (runs_steps_at_once() && !is_fallback_forced(op_)) {
+      std::optional<at::Device> device;
+      (find_device(device, args), ...);
+      const c10::DeviceIndex index = resolve_device_index(device && device->has_index() ? device->index() : -1);
+      at::Tensor result;
+      run_at_once(op_, index, kReadsOften, [&](CpuTensors& tensors) {
+        {
+          const CpuKernelScope scope(op_, index);
+          result = Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), on_cpu_device(args)...);
+        }
+        result = tensors.to_lazy(std::move(result));
+      });
+      return result;
+    }
+    return unbox<at::Tensor>(trace_unpredicted_boxed(op_, args...));
+  }
+};
+
 template <typename T>
 concept LookedAt = requires(const T& argument) { is_differentiated(argument); };
 
@@ -342,8 +417,18 @@ template <typename Op>
 FastPath fast_in_front() {
   static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
   return {Op::name, Op::overload_name, nullptr, [](const OpInfo& op) {
-            return torch::CppFunction(fast_kernels::FastAutogradKernel<Op>(op));
+            return torch::CppFunction(fast_kernels::KernelInFront<Op>(op));
           }};
+}
+
+// That of an op that makes a tensor of numbers: it is there at once where all else is.
+template <typename Op>
+FastPath fast_factory() {
+  return {
+      Op::name,
+      Op::overload_name,
+      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FactoryKernel<Op>(op)); },
+      nullptr};
 }
 
 // The fast path of an op, such as at::_ops::add_Tensor.

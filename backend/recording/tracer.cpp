@@ -310,7 +310,7 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
   }
   const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;
   if (const char* reason = plain ? runs_with_program(*plain) : nullptr) {
-    return Known{Outputs(), plain->device, reason};
+    return Known{{}, plain->device, reason};
   }
   Call call = read_arguments(op, arguments);
   if (call.crosses_devices || call.obstacle || call.device < 0) {
@@ -321,7 +321,10 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
     return std::nullopt;
   }
   const auto device = static_cast<c10::DeviceIndex>(call.device);
-  return Known{known->run_now ? Outputs() : record(call, known->signature), device, known->run_now};
+  if (known->run_now) {
+    return Known{{}, device, known->run_now};
+  }
+  return Known{{known->signature, record(call, known->signature)}, device, nullptr};
 }
 
 void trace(const OpInfo& op, c10::Stack* stack) {

@@ -25,7 +25,7 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack);
 // boxed: records the call if it has been recorded before, and finds out whether
 // it is to run at once; else does nothing.
 struct Known {
-  Outputs outputs;
+  DeviceContext::Predicted recorded;
   c10::DeviceIndex device;
   const char* run_now; // if not null, nothing has been recorded: run_at_once() with this reason
 };

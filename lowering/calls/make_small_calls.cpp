@@ -2,6 +2,9 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
+
+#include <cstring>
 
 #include "kernels/product.h"
 #include "lowering/calls/light_calls.h"
@@ -150,6 +153,80 @@ class SmallSearches final : public SmallCalls {
   const SmallExtreme::Op& op_;
 };
 
+// ---- concatenations ----
+
+class SmallConcatenations final : public SmallCalls {
+ public:
+  explicit SmallConcatenations(bool stacks) : stacks_(stacks) {}
+
+ private:
+  // Volumes whose channels are last may stay so.
+  static constexpr int64_t kMaxDims = 3;
+
+  // (tensors, dim)
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto parts = arguments[0].toListRef();
+    const auto* first = parts.empty() ? nullptr : plain_tensor(parts[0]);
+    if (!first || (first->dim() == 0 && !stacks_) || first->dim() > kMaxDims) {
+      return {};
+    }
+    const int64_t num_dims = first->dim() + (stacks_ ? 1 : 0);
+    const int64_t dim = arguments[1].toInt() + (arguments[1].toInt() < 0 ? num_dims : 0);
+    if (dim < 0 || dim >= num_dims) {
+      return {};
+    }
+    int64_t length = 0;
+    for (const auto& part : parts) {
+      const auto* tensor = plain_tensor(part);
+      if (!tensor || !fits(*tensor, *first, dim) || tensor->numel() > kMaxElements) {
+        return {};
+      }
+      length += length_of(*tensor, dim);
+    }
+    c10::DimVector sizes(first->sizes());
+    stacks_ ? void(sizes.insert(sizes.begin() + dim, length)) : void(sizes[dim] = length);
+    const int64_t num_elements = c10::multiply_integers(sizes);
+    if (num_elements == 0 || num_elements > kMaxElements) {
+      return {};
+    }
+    at::Tensor result = at::detail::empty_cpu(sizes, c10::typeMetaToScalarType(first->dtype()));
+    const int64_t num_rows = c10::multiply_integers(sizes.begin(), sizes.begin() + dim);
+    const auto stride = static_cast<int64_t>(result.nbytes()) / num_rows;
+    auto* to = static_cast<char*>(result.mutable_data_ptr());
+    for (const auto& part : parts) {
+      const auto* tensor = plain_tensor(part);
+      const auto* from = static_cast<const char*>(memory_of(*tensor, /*written=*/false));
+      if (!from) {
+        return {};
+      }
+      const auto row = static_cast<int64_t>(tensor->numel() * tensor->itemsize()) / num_rows;
+      for (int64_t i = 0; i < num_rows; ++i) {
+        std::memcpy(to + i * stride, from + i * row, row);
+      }
+      to += row;
+    }
+    return result;
+  }
+
+  int64_t length_of(const c10::TensorImpl& part, int64_t dim) const {
+    return stacks_ ? 1 : part.sizes()[dim];
+  }
+
+  bool fits(const c10::TensorImpl& part, const c10::TensorImpl& first, int64_t dim) const {
+    if (part.dim() != first.dim() || part.dtype() != first.dtype() || !part.is_contiguous() || part.numel() == 0) {
+      return false;
+    }
+    for (int64_t i = 0; i < part.dim(); ++i) {
+      if (part.sizes()[i] != first.sizes()[i] && (stacks_ || i != dim)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const bool stacks_; // along a new dimension
+};
+
 } // namespace
 
 std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
@@ -161,6 +238,9 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   }
   if (op.name() == "aten::dot") {
     return std::make_unique<SmallDots>();
+  }
+  if (op.name() == "aten::cat" || op.name() == "aten::stack") {
+    return std::make_unique<SmallConcatenations>(op.name() == "aten::stack");
   }
   if (const auto* sum = SmallSum::find(op)) {
     return std::make_unique<SmallSums>(*sum);

@@ -1,14 +1,17 @@
 #include "lowering/calls/small_pointwise.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "lowering/calls/program_numbers.h"
+#include "lowering/calls/small_spread.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/ir/geometry.h"
 
@@ -69,6 +72,10 @@ class SmallPointwise final : public SmallCalls {
     switch (op->kind) {
       case PointwiseOp::Kind::kComputes:
       case PointwiseOp::Kind::kSwapped:
+      case PointwiseOp::Kind::kMasked:
+      case PointwiseOp::Kind::kIntegers:
+      case PointwiseOp::Kind::kBits:
+      case PointwiseOp::Kind::kLogic:
         return true;
       case PointwiseOp::Kind::kFunction:
       case PointwiseOp::Kind::kCompares:
@@ -80,22 +87,20 @@ class SmallPointwise final : public SmallCalls {
   }
 
   SmallPointwise(const OpInfo& info, const PointwiseOp& op)
-      : args_(op.args),
-        writes_(info.writes()),
-        kind_(op.kind),
-        is_function_(op.kind == PointwiseOp::Kind::kFunction),
-        has_scale_(op.opcode == kernels::Opcode::kAdd || op.opcode == kernels::Opcode::kSub),
-        multiplies_(op.opcode == kernels::Opcode::kTanhBackward),
-        subtracts_(op.opcode == kernels::Opcode::kSub) {
+      : args_(op.args), writes_(info.writes()), kind_(op.kind), opcode_(op.opcode) {
     for (size_t i = 0; args_[i] != '\0'; ++i) {
       constants_.push_back(says(info.handle().schema().arguments()[i].name()).value_or(Says::kNothing));
       keeps_strides_ |= args_[i] == '-' && constants_.back() == Says::kFormat;
     }
     for (size_t i = 0; i < programs_.size(); ++i) {
+      const c10::ScalarType dtype = kDtypes[i / kNumPatterns];
+      const size_t pattern = i % kNumPatterns;
       PointwiseOp row = op;
-      const bool is_power = op.kind == PointwiseOp::Kind::kPower;
-      row.opcode = is_power ? kernels::kPowers[i % kNumPatterns % kernels::kPowers.size()].opcode : op.opcode;
-      programs_[i] = make_program(row, is_power ? 0 : i % kNumPatterns, i < kNumPatterns ? at::kFloat : at::kDouble);
+      row.opcode =
+          kind_ == PointwiseOp::Kind::kPower ? kernels::kPowers[pattern % kernels::kPowers.size()].opcode : op.opcode;
+      if (dtype != at::kLong || kernels::is_for_integers(op.opcode)) {
+        programs_[i] = make_program(row, kind_ == PointwiseOp::Kind::kPower ? 0 : pattern, dtype);
+      }
     }
   }
 
@@ -103,15 +108,37 @@ class SmallPointwise final : public SmallCalls {
   // Of which inputs numbers are; or, of a power, which one it is.
   static constexpr size_t kNumPatterns = 8;
   static_assert(kernels::kPowers.size() <= kNumPatterns);
+  // That programs compute in.
+  static constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kLong};
+
+  // How the tensors lie, and the result.
+  enum class Lies : uint8_t {
+    kFlat,   // alike, without gaps
+    kRows,   // as rows of matrices
+    kSpread, // otherwise
+  };
 
   struct Operands {
     const c10::TensorImpl* first = nullptr; // that is read, or written, or like which the result is
-    bool is_flat = true;                    // all lie alike, without gaps; else they are rows
+    Lies lie = Lies::kFlat;
+    size_t dtype = 0; // in which is computed, among kDtypes
     c10::SmallVector<const c10::TensorImpl*, 3> tensors;
-    c10::SmallVector<double, 4> inputs; // numbers
-    c10::SmallVector<double, 2> own;    // likewise, the instruction's
+    c10::SmallVector<c10::IValue, 2> inputs; // numbers
+    c10::SmallVector<c10::IValue, 2> own;    // likewise, the instruction's
     size_t pattern = 0;
+
+    bool are_truths() const {
+      return first->dtype() == at::kBool;
+    }
   };
+
+  bool is_function() const {
+    return kind_ == PointwiseOp::Kind::kFunction;
+  }
+  // Where the result is of truths whatever the operands are.
+  bool makes_truths() const {
+    return kind_ == PointwiseOp::Kind::kCompares || kind_ == PointwiseOp::Kind::kLogic;
+  }
 
   kernels::Program make_program(const PointwiseOp& op, size_t pattern, c10::ScalarType dtype) const {
     const size_t num_inputs = kernels::num_inputs(op.opcode);
@@ -136,6 +163,8 @@ class SmallPointwise final : public SmallCalls {
     }
     if (op.kind == PointwiseOp::Kind::kSwapped) {
       std::swap(computes.inputs[0], computes.inputs[1]);
+    } else if (op.kind == PointwiseOp::Kind::kMasked) {
+      std::rotate(computes.inputs, computes.inputs + 1, computes.inputs + num_inputs);
     }
     computes.out = static_cast<kernels::Slot>(num_tensors);
     computes.number = program.num_numbers;
@@ -162,52 +191,95 @@ class SmallPointwise final : public SmallCalls {
              tensor.strides() == c10::IntArrayRef(strides_of_result(sizes, tensor.strides())));
   }
 
-  // Notes how the tensor lies beside the first one, itself perhaps. False if the kernel does not go for it.
+  // The dtype to compute in, among kDtypes. Nothing: the kernels do not go for it. Truths are computed as 0 and 1.
+  std::optional<size_t> computing(c10::ScalarType dtype) const {
+    using Kind = PointwiseOp::Kind;
+    const bool is_logic = kind_ == Kind::kLogic || kind_ == Kind::kBits;
+    if (dtype == at::kBool) {
+      return is_logic || opcode_ == kernels::Opcode::kNot ? std::optional<size_t>(0) : std::nullopt;
+    }
+    if (opcode_ == kernels::Opcode::kCopy) { // elements, whatever they are
+      const size_t size = c10::elementSize(dtype);
+      return size == 4 ? std::optional<size_t>(0) : size == 8 ? std::optional<size_t>(1) : std::nullopt;
+    }
+    const auto* found = std::find(kDtypes.begin(), kDtypes.end(), dtype);
+    const bool may = dtype == at::kLong ? kernels::is_for_integers(opcode_) && kind_ != Kind::kPower
+                                        : kernels::is_for_floats(opcode_) && kind_ != Kind::kIntegers;
+    return found == kDtypes.end() || !may || is_logic ? std::nullopt : std::optional<size_t>(found - kDtypes.begin());
+  }
+
+  // Notes how the tensor lies beside the first one, itself perhaps. False if no kernel goes for it.
   bool fit(const c10::TensorImpl& tensor, Operands& operands) const {
     if (!operands.first) {
-      operands.first = &tensor;
-      operands.is_flat = tensor.is_non_overlapping_and_dense();
-      if (!kernels::can_compute_in(c10::typeMetaToScalarType(tensor.dtype())) || tensor.numel() == 0 ||
-          tensor.numel() > kMaxElements || (operands.is_flat && !writes_ && is_ambiguous(tensor))) {
+      const auto dtype = computing(c10::typeMetaToScalarType(tensor.dtype()));
+      if (!dtype || tensor.numel() == 0 || tensor.numel() > kMaxElements) {
         return false;
       }
-    } else if (tensor.dtype() != operands.first->dtype() || tensor.sizes() != operands.first->sizes()) {
-      return false;
-    } else if (operands.is_flat && tensor.strides() != operands.first->strides()) {
-      operands.is_flat = false;
-      return has_rows(*operands.first) && has_rows(tensor);
+      operands.first = &tensor;
+      operands.dtype = *dtype;
+      if (operands.are_truths()) {
+        operands.lie = Lies::kSpread;
+      } else if (!tensor.is_non_overlapping_and_dense()) {
+        operands.lie = has_rows(tensor) ? Lies::kRows : Lies::kSpread;
+      } else if (!writes_ && is_ambiguous(tensor)) {
+        operands.lie = Lies::kSpread;
+      }
+      return true;
     }
-    return operands.is_flat || has_rows(tensor);
+    if (tensor.dtype() != operands.first->dtype()) {
+      return convert(tensor, operands);
+    }
+    if (tensor.sizes() != operands.first->sizes() || (operands.lie == Lies::kRows && !has_rows(tensor))) {
+      operands.lie = Lies::kSpread;
+    } else if (operands.lie == Lies::kFlat && tensor.strides() != operands.first->strides()) {
+      operands.lie = has_rows(*operands.first) && has_rows(tensor) ? Lies::kRows : Lies::kSpread;
+    }
+    return true;
+  }
+
+  // What is copied may be of another dtype, if nothing is lost, or all processors round it alike.
+  bool convert(const c10::TensorImpl& from, Operands& operands) const {
+    const auto dtype = c10::typeMetaToScalarType(operands.first->dtype());
+    const auto* found = std::find(kDtypes.begin(), kDtypes.end(), dtype);
+    const bool is_integer = c10::isIntegralType(c10::typeMetaToScalarType(from.dtype()), /*includeBool=*/true);
+    if (opcode_ != kernels::Opcode::kCopy || found == kDtypes.end() || (dtype == at::kLong && !is_integer)) {
+      return false;
+    }
+    operands.dtype = found - kDtypes.begin();
+    operands.lie = Lies::kSpread;
+    return SmallSpread::can_read(c10::typeMetaToScalarType(from.dtype()));
+  }
+
+  // Whether the argument says where others are taken.
+  bool is_condition(size_t place) const {
+    return opcode_ == kernels::Opcode::kWhere && place == (kind_ == PointwiseOp::Kind::kMasked ? 1 : 0);
   }
 
   // Python's number beside a tensor.
-  bool add_input(const c10::IValue& argument, Operands& operands) const {
+  bool add_input(size_t place, const c10::IValue& argument, Operands& operands) const {
     const size_t input = operands.tensors.size() + operands.inputs.size();
-    std::optional<double> number = real_number(argument);
-    if (const auto* tensor = number ? nullptr : plain_tensor(argument)) {
-      if (!tensor->is_wrapped_number()) {
-        operands.tensors.push_back(tensor);
-        return fit(*tensor, operands);
-      }
-      number = value_of(*tensor);
+    const auto* tensor = plain_tensor(argument);
+    if (tensor && !tensor->is_wrapped_number()) {
+      operands.tensors.push_back(tensor);
+      return is_condition(place) ? tensor->dtype() == at::kBool : fit(*tensor, operands);
     }
-    if (!number || is_function_) {
+    c10::IValue number = tensor ? value_of(*tensor) : argument;
+    if (!real_number(number) || is_function()) {
       return false;
     }
-    operands.inputs.push_back(*number);
+    operands.inputs.push_back(std::move(number));
     operands.pattern |= size_t{1} << input;
     return true;
   }
 
-  static std::optional<double> value_of(const c10::TensorImpl& number) {
+  static c10::IValue value_of(const c10::TensorImpl& number) {
     if (!number.is_cpu()) {
-      return std::nullopt;
+      return {};
     }
     if (number.dtype() == at::kDouble) {
       return *static_cast<const double*>(number.data());
     }
-    return number.dtype() == at::kLong ? std::optional(static_cast<double>(*static_cast<const int64_t*>(number.data())))
-                                       : std::nullopt;
+    return number.dtype() == at::kLong ? c10::IValue(*static_cast<const int64_t*>(number.data())) : c10::IValue();
   }
 
   bool add(size_t place, const c10::IValue& argument, Operands& operands) const {
@@ -227,17 +299,47 @@ class SmallPointwise final : public SmallCalls {
       return opcode.has_value();
     }
     if (arg == 's') {
-      const auto number = real_number(argument);
-      operands.own.push_back(number ? negatable(argument, *number, subtracts_) : 0);
-      return number && !(operands.first->dtype() == at::kFloat && overflows_float(*number));
+      operands.own.push_back(argument);
+      return true;
     }
-    return add_input(argument, operands);
+    return add_input(place, argument, operands);
+  }
+
+  // As the program takes them. Nothing if one is none.
+  using Numbers = c10::SmallVector<double, 6>;
+  std::optional<Numbers> numbers_of(const Operands& operands) const {
+    const bool are_integers = kDtypes[operands.dtype] == at::kLong;
+    Numbers numbers;
+    for (const auto& number : operands.inputs) {
+      if (operands.are_truths() || (are_integers && !number.isInt())) {
+        return std::nullopt;
+      }
+      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : *real_number(number));
+    }
+    const bool subtracts = opcode_ == kernels::Opcode::kSub;
+    for (size_t i = 0; i < operands.own.size(); ++i) {
+      const auto& number = operands.own[i];
+      const auto value = number.isNone() ? missing_bound(i) : real_number(number);
+      if (!value || (are_integers && !number.isInt()) ||
+          (operands.first->dtype() == at::kFloat && overflows_float(*value))) {
+        return std::nullopt;
+      }
+      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : negatable(number, *value, subtracts));
+    }
+    return numbers;
+  }
+
+  // Of clamp(): what changes nothing.
+  std::optional<double> missing_bound(size_t number) const {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return opcode_ == kernels::Opcode::kClamp ? std::optional(number == 0 ? -kInfinity : kInfinity) : std::nullopt;
   }
 
   // The CPU rounds products with a number by its place: see PointwiseGroup::rounds_by_place().
-  bool rounds_by_place(const Operands& operands) const {
-    const bool has_product = (has_scale_ && operands.own[0] != 1) || multiplies_;
-    return has_product && (operands.pattern & 2) != 0;
+  bool has_rounded_product(const Operands& operands) const {
+    const bool has_scale = opcode_ == kernels::Opcode::kAdd || opcode_ == kernels::Opcode::kSub;
+    return kDtypes[operands.dtype] != at::kLong &&
+           ((has_scale && real_number(operands.own[0]) != 1) || opcode_ == kernels::Opcode::kTanhBackward);
   }
 
   at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
@@ -248,31 +350,58 @@ class SmallPointwise final : public SmallCalls {
       }
     }
     const auto* first = operands.first;
-    const bool is_no_function = is_function_ && (!operands.is_flat || (first && first->dtype() != at::kFloat));
-    if (!first || is_no_function || rounds_by_place(operands)) {
+    const auto numbers = first ? numbers_of(operands) : std::nullopt;
+    if (!numbers || (has_rounded_product(operands) && (operands.pattern & 2) != 0)) {
       return {};
     }
     // Memory that is written is known first: to make it may give the tensor another.
     if (writes_ && (arguments[0].unsafeToTensorImpl() != first || overlaps_another(operands))) {
       return {};
     }
-    std::array<void*, 4> memory{};
-    void* const written = writes_ ? memory_of(*first, /*written=*/true) : nullptr;
-    for (size_t i = 0; i < operands.tensors.size(); ++i) {
-      const bool is_written = writes_ && operands.tensors[i] == first;
-      memory[i] = is_written ? written : memory_of(*operands.tensors[i], /*written=*/false);
-      if (!memory[i]) {
-        return {};
-      }
-    }
-    if (writes_ && !written) {
+    const bool is_spread = operands.lie == Lies::kSpread || opcode_ == kernels::Opcode::kWhere;
+    if (is_function() && (operands.lie != Lies::kFlat || first->dtype() != at::kFloat)) {
       return {};
     }
-    at::Tensor result = writes_ ? arguments[0].toTensor() : make_result(*first, operands.is_flat);
+    std::optional<SmallSpread> spread;
+    if (is_spread && (writes_ || !keeps_strides_)) {
+      spread = SmallSpread::plan(operands.tensors, writes_ ? first : nullptr, kMaxElements);
+      spread = spread && has_rounded_product(operands) && spread->is_broadcast(1) ? std::nullopt : std::move(spread);
+    }
+    Places memory{};
+    if ((is_spread && !spread) || !find_memory(operands, memory_of, memory)) {
+      return {};
+    }
+    at::Tensor result = writes_  ? arguments[0].toTensor()
+                        : spread ? at::Tensor(at::detail::empty_cpu(spread->sizes(), dtype_of_result(*first)))
+                                 : make_result(*first, operands.lie == Lies::kFlat);
+    void*& written = memory[operands.tensors.size()];
+    written = writes_ ? written : result.mutable_data_ptr();
+    if (spread) {
+      compute(operands, *spread, memory, dtype_of_result(*first), numbers->data());
+      return result;
+    }
     operands.tensors.push_back(result.unsafeGetTensorImpl());
-    memory[operands.tensors.size() - 1] = writes_ ? written : result.mutable_data_ptr();
-    compute(operands, memory);
-    return kind_ == PointwiseOp::Kind::kCompares ? truths_of(result) : result;
+    compute(operands, memory, numbers->data());
+    return makes_truths() ? truths_of(result) : result;
+  }
+
+  // Of the inputs, and behind them of what is written.
+  using Places = std::array<void*, 4>;
+  bool find_memory(const Operands& operands, MemoryOf memory_of, Places& memory) const {
+    void* const written = writes_ ? memory_of(*operands.first, /*written=*/true) : nullptr;
+    for (size_t i = 0; i < operands.tensors.size(); ++i) {
+      const bool is_written = writes_ && operands.tensors[i] == operands.first;
+      memory[i] = is_written ? written : memory_of(*operands.tensors[i], /*written=*/false);
+      if (!memory[i]) {
+        return false;
+      }
+    }
+    memory[operands.tensors.size()] = written;
+    return !writes_ || written;
+  }
+
+  c10::ScalarType dtype_of_result(const c10::TensorImpl& first) const {
+    return makes_truths() ? at::kBool : c10::typeMetaToScalarType(first.dtype());
   }
 
   // Numbers, 0 and 1, become truths.
@@ -282,8 +411,7 @@ class SmallPointwise final : public SmallCalls {
     const auto convert = [&](const auto* from) {
       std::transform(from, from + numbers.numel(), to, [](auto number) { return number != 0; });
     };
-    numbers.scalar_type() == at::kDouble ? convert(numbers.const_data_ptr<double>())
-                                         : convert(numbers.const_data_ptr<float>());
+    AT_DISPATCH_ALL_TYPES(numbers.scalar_type(), "truths", [&] { convert(numbers.const_data_ptr<scalar_t>()); });
     return truths;
   }
 
@@ -301,14 +429,34 @@ class SmallPointwise final : public SmallCalls {
                : at::detail::empty_cpu(like.sizes(), dtype);
   }
 
+  const kernels::Program& program_of(const Operands& operands) const {
+    return programs_[operands.pattern + operands.dtype * kNumPatterns];
+  }
+
+  void compute(
+      const Operands& operands,
+      const SmallSpread& spread,
+      const Places& places,
+      c10::ScalarType result,
+      const double* numbers) const {
+    // What is copied as it is may be anything of that size.
+    const auto dtype_of = [&](c10::ScalarType dtype) {
+      const bool is_as_it_is = opcode_ == kernels::Opcode::kCopy && dtype == result;
+      return is_as_it_is ? kDtypes[operands.dtype] : dtype;
+    };
+    c10::SmallVector<kernels::Memory, 4> memory;
+    for (size_t i = 0; i < operands.tensors.size(); ++i) {
+      memory.push_back({places[i], dtype_of(c10::typeMetaToScalarType(operands.tensors[i]->dtype()))});
+    }
+    memory.push_back({places[operands.tensors.size()], dtype_of(result)});
+    spread.run(program_of(operands), memory, numbers);
+  }
+
   // The last tensor is the result.
-  void compute(Operands& operands, const std::array<void*, 4>& memory) const {
-    const bool is_double = operands.first->dtype() == at::kDouble;
-    const kernels::Program& program = programs_[operands.pattern + (is_double ? kNumPatterns : 0)];
-    auto& numbers = operands.inputs;
-    numbers.append(operands.own.begin(), operands.own.end());
-    if (operands.is_flat) {
-      return kernels::run(program, kernels::Row{operands.first->numel(), memory.data(), numbers.data()});
+  void compute(const Operands& operands, const Places& memory, const double* numbers) const {
+    const kernels::Program& program = program_of(operands);
+    if (operands.lie == Lies::kFlat) {
+      return kernels::run(program, kernels::Row{operands.first->numel(), memory.data(), numbers});
     }
     const auto sizes = operands.first->sizes();
     const size_t itemsize = operands.first->itemsize();
@@ -321,7 +469,7 @@ class SmallPointwise final : public SmallCalls {
     }
     c10::SmallVector<kernels::Row, 16> rows;
     for (int64_t row = 0; row < sizes[0]; ++row) {
-      rows.push_back({sizes[1], places.data() + row * num_memory, numbers.data()});
+      rows.push_back({sizes[1], places.data() + row * num_memory, numbers});
     }
     kernels::run(program, rows);
   }
@@ -329,13 +477,10 @@ class SmallPointwise final : public SmallCalls {
   const char* const args_;
   const bool writes_; // its first tensor
   const PointwiseOp::Kind kind_;
-  const bool is_function_;
-  std::vector<Says> constants_; // by argument
-  bool keeps_strides_ = false;  // also those that say nothing
-  const bool has_scale_;
-  const bool multiplies_; // its second input, before it adds
-  const bool subtracts_;
-  std::array<kernels::Program, 2 * kNumPatterns> programs_;
+  const kernels::Opcode opcode_; // of a power, of one of them
+  std::vector<Says> constants_;  // by argument
+  bool keeps_strides_ = false;   // also those that say nothing
+  std::array<kernels::Program, kDtypes.size() * kNumPatterns> programs_;
 };
 
 } // namespace

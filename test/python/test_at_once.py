@@ -1,5 +1,7 @@
 """Calls that run at once because sizes vary: few graphs, eager's results, and recording as soon as sizes come again."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -303,3 +305,71 @@ def test_at_once_errors_are_raised_at_the_line(functions, at_once):
         with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
             call()
     assert (x + 1).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_small_calls_on_whatever_lies_otherwise_give_eagers_results():
+    def compute(x, y, column, truths, counts):
+        scalar = x[0, 0]
+        y[1:-1, 1:-1] += x[2:, 1:-1]
+        y[:, 0].mul_(0.5)
+        y.t()[2:4].add_(1)
+        y[3] = 7
+        y[truths] = -1
+        x.diagonal().sub_(2)
+        counts[1:] = 5
+        spread = [x + y[0], x - column, x * scalar, column / y[0], scalar - x.t(), x[:, ::2] * y[:, 1::2]]
+        compared = [x > y[0], x == column, truths & (x > 0), ~truths, truths | truths[0], counts > 3]
+        chosen = [torch.where(truths, x, column), x.masked_fill(truths[0], 3), x.clamp(min=0), x[:1] + column]
+        integers = [counts + 1, counts * counts, counts[:, None] - counts, counts.clamp(0, 3), -counts, 7 - counts]
+        joined = [torch.cat([x, y]), torch.cat([x, column], 1), torch.stack([x, y], 1), torch.stack([scalar, y[0, 0]])]
+        converted = [truths.float(), counts.double(), x.double(), x.double().float(), truths.long(), counts.float()]
+        return [*spread, *compared, *chosen, *integers, *joined, *converted, y.clamp_(-2, 2)]
+
+    torch.manual_seed(0)
+    x, y, column = torch.randn(6, 8), torch.randn(6, 8), torch.randn(6, 1)
+    before = ran_at_once()
+    with config.changed({"run_at_once": "always"}):
+        for dtype in (torch.float32, torch.float64):
+            inputs = (x.to(dtype), y.to(dtype), column.to(dtype), x > 0, torch.arange(4))
+            both(compute, *inputs, fallbacks=None)
+    assert ran_at_once() - before > 80
+
+
+def test_what_is_made_of_numbers_is_made_at_once():
+    def make(device):
+        options = [{}, {"dtype": torch.float64}, {"dtype": torch.int64}, {"dtype": torch.bool}]
+        filled = [partial(fill, size) for size in ((2, 3), (0,), ()) for fill in (torch.zeros, torch.ones)]
+        results = [make(device=device, **dtype) for make in filled for dtype in options]
+        results += [torch.full((2, 3), 1.5, device=device), torch.full((3,), 2, device=device)]
+        results += [torch.arange(*bounds, device=device) for bounds in ((5,), (2, 7), (1, 4.5, 0.5))]
+        return [*results, torch.eye(3, device=device), torch.scalar_tensor(2.5, device=device)]
+
+    before = ran_at_once()
+    with config.changed({"run_at_once": "always"}):
+        made = make(DEVICE)
+    assert ran_at_once() - before >= 24
+    for result, expected in zip(made, make("cpu"), strict=True):
+        assert result.device.type == DEVICE and result.dtype == expected.dtype and result.stride() == expected.stride()
+        assert torch.equal(result.cpu(), expected)
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_copies_to_and_from_the_cpu_keep_bits_and_strides(always):
+    torch.manual_seed(0)
+    whole = torch.randn(6, 8)
+    with config.changed({"run_at_once": "always" if always else "never"}):
+        views = (whole, whole.t(), whole[:, 1:3], whole[2], whole[1:4, ::3], whole[:0])
+        for x in (*views, whole.to(torch.bfloat16), whole > 0):
+            there = x.to(DEVICE)
+            assert there.stride() == x.to(copy=True).stride()
+            back = there.cpu()
+            assert torch.equal(back, x) and back.stride() == there.stride()
+            assert there.tolist() == x.tolist()
+            target = torch.zeros_like(x)
+            assert torch.equal(target.copy_(there), x)
+        there = whole.to(DEVICE)
+        assert torch.equal(there[1:3].cpu(), whole[1:3])
+        assert torch.equal(there[1:3].t().cpu(), whole[1:3].t())
+        assert torch.equal(torch.conj(there + 1j).cpu(), torch.conj(whole + 1j))
+        there[2].copy_(whole[3])
+        assert torch.equal(there.cpu()[2], whole[3])

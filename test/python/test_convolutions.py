@@ -78,3 +78,39 @@ def test_signs_of_zeros(seed):
                 if of_cpu is not None:
                     form = (image_sizes, filter_sizes, arguments, has_bias, sign)
                     assert torch.equal(of_device.cpu().signbit(), of_cpu.signbit()), form
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("make", [torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.ConvTranspose2d, torch.nn.Conv3d])
+def test_traces_hold_them(make, grad):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(make(2, 3, 3), torch.nn.ReLU()).requires_grad_(grad).to("lazy")
+    example, other = torch.rand(2, 1, 2, *[5] * model[0].weight[0][0].dim()).to("lazy")
+    traced = torch.jit.trace(model, example)
+    assert [node.kind() for node in traced.inlined_graph.nodes() if "conv" in node.kind()] == ["aten::_convolution"]
+    assert torch.equal(traced(other), model(other))
+    if grad:
+        expected = torch.autograd.grad(model(other).sum(), list(model.parameters()))
+        assert all(map(torch.equal, torch.autograd.grad(traced(other).sum(), list(model.parameters())), expected))
+
+
+@pytest.mark.parametrize("numbers", [{"stride": 0}, {"stride": (1, 0)}, {"stride": -1}, {"groups": 0}])
+@pytest.mark.parametrize("size", [8, 200])
+def test_numbers_that_cannot_be_divided_by_raise(numbers, size):
+    errors = []
+    for device in ("cpu", "lazy"):
+        with pytest.raises(RuntimeError) as error:
+            F.conv2d(torch.ones(1, 2, size, size, device=device), torch.ones(3, 2, 3, 3, device=device), **numbers)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "lazy"])
+def test_windows_that_do_not_move_raise(device):
+    x = torch.ones(1, 8, 25, device=device)
+    with pytest.raises(RuntimeError, match="stride should be greater than zero"):
+        F.fold(x, (6, 6), 2, stride=0)
+    with pytest.raises(RuntimeError, match="kernel size should be greater than zero"):
+        F.fold(x, (6, 6), 0)
+    with pytest.raises(RuntimeError, match="stride should be greater than zero"):
+        F.unfold(x[None], 2, stride=0)

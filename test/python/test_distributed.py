@@ -165,6 +165,20 @@ dist.barrier()
     )
 
 
+def test_messages_of_a_batch_go_where_gloo_is_named(tmp_path):
+    run_two(
+        """
+for device in ("lazy", "cpu"):
+    there, here = torch.full((3,), float(RANK), device=device), torch.empty(3, device=device)
+    batch = [dist.P2POp(dist.isend, there, 1 - RANK), dist.P2POp(dist.irecv, here, 1 - RANK)]
+    for message in dist.batch_isend_irecv(batch):
+        message.wait()
+    assert here.device.type == device and here.tolist() == [1.0 - RANK] * 3
+""",
+        tmp_path,
+    )
+
+
 @pytest.mark.parametrize("kind", ["fully_shard", "tensor parallel"])
 def test_models_that_are_divided_train_as_on_the_cpu(kind, tmp_path):
     run_two(

@@ -116,3 +116,41 @@ def test_large_calls_are_recorded_where_small_ones_are(op):
     for sample in list(op.sample_inputs("cpu", torch.float32))[:4]:
         large = fallbacks_of(op, sample, small_call=0)
         assert large <= fallbacks_of(op, sample, small_call=config.get("small_call"))
+
+
+# Their Meta kernels promote other dtypes than the CPU's kernels do: such calls are not recorded.
+@pytest.mark.parametrize(
+    ("call", "is_promised"),
+    [
+        (lambda x: F.soft_margin_loss(x.half(), x.sign()), False),
+        (lambda x: F.soft_margin_loss(x, x.sign().double(), reduction="none"), False),
+        (lambda x: F.soft_margin_loss(x, x.sign(), reduction="none"), True),
+        (lambda x: torch.addr(x[0].double(), x[:200], x[:200]), False),
+        (lambda x: torch.addr(x[:200].double(), x[:200], x[:200]), True),
+    ],
+)
+def test_dtypes_are_those_of_the_cpu(call, is_promised):
+    for _ in range(2):
+        both(call, torch.linspace(-3, 3, 20_000), fallbacks=0 if is_promised else 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.multinomial(x.view(100, 100, 2), 1),
+        lambda x: torch.multinomial(x, 0),
+        lambda x: torch.multinomial(x, 20_001),
+        lambda x: torch.multinomial(x.long(), 1),
+        lambda x: torch.bucketize(x, x.view(-1, 2)),
+        lambda x: F.max_pool1d(x.long()[None], 2),
+        lambda x: F.max_pool1d(x.long()[None, :16], 2),
+    ],
+)
+def test_arguments_are_checked_at_the_line(call):
+    errors = []
+    for device in ("cpu", DEVICE):
+        x = torch.ones(20_000, device=device)
+        with pytest.raises(RuntimeError) as error:
+            call(x)
+        errors.append((type(error.value), str(error.value)))
+    assert errors[0] == errors[1]

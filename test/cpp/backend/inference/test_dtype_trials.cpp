@@ -1,5 +1,6 @@
 #include "backend/inference/dtype_trials.h"
 
+#include "backend/inference/shape_inference.h"
 #include "backend/ops/op_registry.h"
 #include "test/cpp/backend/backend_test.h"
 
@@ -12,7 +13,7 @@ class DtypeTrials : public BackendTest {
     return at::empty(sizes, on_lazy(dtype));
   }
   static bool may_refuse(const char* name, const char* overload, const c10::Stack& stack) {
-    return may_refuse_dtypes(read_call(op_info(name, overload), stack), stack);
+    return try_dtypes(read_call(op_info(name, overload), stack), stack).may_refuse;
   }
 };
 
@@ -43,6 +44,19 @@ TEST_F(DtypeTrials, WhatHasRunIsAccepted) {
   EXPECT_TRUE(may_refuse("aten::native_layer_norm", "", stack));
   accept_dtypes(read_call(op_info("aten::native_layer_norm", ""), stack));
   EXPECT_FALSE(may_refuse("aten::native_layer_norm", "", stack));
+}
+
+TEST_F(DtypeTrials, DtypesOfResultsAreComparedWithThePromise) {
+  const c10::Stack stack{lazy({20'000}, at::kDouble)};
+  const Call call = read_call(op_info("aten::trunc", ""), stack);
+  const DtypeTrial trial = try_dtypes(call, stack);
+  EXPECT_EQ(trial.results, std::vector{at::kDouble});
+  const Inference inference = infer_shapes(call, stack);
+  ASSERT_TRUE(inference.signature);
+  EXPECT_FALSE(contradicts(trial, call, *inference.signature));
+  EXPECT_TRUE(contradicts({false, {at::kFloat}, false}, call, *inference.signature));
+  EXPECT_TRUE(try_dtypes(call, stack).contradicts_meta);
+  EXPECT_TRUE(contradicts(try_dtypes(call, stack), call, *inference.signature));
 }
 
 // These take for granted that their arguments fit together.

@@ -74,8 +74,33 @@ TEST_F(MakeSmallCallsTest, Searches) {
   EXPECT_EQ(make_small_calls(op_of("aten::max.dim")), nullptr) << "two results";
 }
 
+TEST_F(MakeSmallCallsTest, Concatenates) {
+  const auto list = [](std::vector<at::Tensor> tensors) { return c10::IValue(std::move(tensors)); };
+  for (const auto dtype : {at::kFloat, at::kBool, at::kLong, at::kBFloat16, at::kComplexDouble}) {
+    const at::Tensor a = (at::randn({2, 3, 4}) * 9).to(dtype);
+    const at::Tensor b = (at::randn({2, 5, 4}) * 9).to(dtype);
+    expect_same("aten::cat", {list({a, b, a}), 1});
+    expect_same("aten::cat", {list({a, a}), -3});
+    expect_same("aten::cat", {list({b}), 2});
+    for (const int64_t dim : {0, 1, 2, 3, -1, -4}) {
+      expect_same("aten::stack", {list({a, a, a}), dim});
+    }
+    expect_same("aten::stack", {list({a[0][0][0], b[0][0][0]}), 0});
+  }
+  expect_same("aten::cat", {list({x_.slice(0, 0, 1), y_.slice(0, 1, 3)}), 0});
+  expect_none("aten::cat", {list({x_, y_.to(at::kDouble)}), 0});
+  expect_none("aten::cat", {list({x_.t(), y_.t()}), 0});
+  expect_none("aten::cat", {list({x_, at::empty({0})}), 0});
+  expect_none("aten::cat", {list({x_, at::randn({3, 36})}), 0}); // an error
+  expect_none("aten::cat", {list({x_, y_}), 2});                 // likewise
+  expect_none("aten::cat", {list({x_[0][0], y_[0][0]}), 0});     // likewise
+  expect_none("aten::cat", {list({}), 0});                       // likewise
+  expect_none("aten::stack", {list({x_, x_.slice(0, 1)}), 0});   // likewise
+  expect_none("aten::cat", {list({at::randn({4096}), x_[0]}), 0});
+  expect_none("aten::cat", {list({at::randn({1, 2, 1, 1}), at::randn({1, 2, 1, 1})}), 0});
+}
+
 TEST_F(MakeSmallCallsTest, OfOtherOpsThereAreNone) {
-  EXPECT_EQ(make_small_calls(op_of("aten::cat")), nullptr);
   EXPECT_EQ(make_small_calls(op_of("aten::nansum")), nullptr);
 }
 

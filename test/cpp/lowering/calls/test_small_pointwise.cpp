@@ -93,22 +93,134 @@ TEST_F(SmallPointwiseTest, WritesTheFirstArgument) {
 }
 
 TEST_F(SmallPointwiseTest, LeavesTheRestToOthers) {
-  expect_none("aten::mul.Tensor", {x_, at::randn({37})});                      // broadcast
   expect_none("aten::mul.Tensor", {x_, y_.to(at::kDouble)});                   // promoted
   expect_none("aten::mul.Tensor", {x_.to(at::kInt), y_.to(at::kInt)});         // no such kernels
   expect_none("aten::mul.Tensor", {x_, at::empty({37, 3}).t()});               // other strides
   expect_none("aten::mul.Tensor", {at::randn({64, 65}), at::randn({64, 65})}); // large
+  expect_none("aten::mul.Tensor", {at::randn({1, 65}), at::randn({64, 1})});   // likewise
   expect_none("aten::mul.Tensor", {at::empty({0}), at::empty({0})});
-  expect_none("aten::neg", {at::randn({2, 3, 8}).slice(2, 0, 4)}); // with gaps
-  expect_none("aten::tanh", {at::randn({3, 8}).slice(1, 0, 4)});   // as in a graph
+  expect_none("aten::mul.Tensor", {at::randn({1}), at::empty({0})});
+  expect_none("aten::mul.Tensor", {at::randn({2}), at::empty({3})}); // an error
+  expect_none("aten::mul.Tensor", {x_.expand({2, 3, 37}), at::randn({2, 3, 37}).transpose(0, 1).contiguous()});
+  expect_none("aten::tanh", {at::randn({3, 8}).slice(1, 0, 4)}); // as in a graph
   expect_none("aten::neg", {at::_neg_view(x_)});
   expect_none("aten::add.Tensor", {x_, y_, true});
-  expect_none("aten::add.Tensor", {x_, number(2), 0.3}); // rounds by place
-  expect_none("aten::tanh_backward", {x_, number(0.3)}); // likewise
+  expect_none("aten::add.Tensor", {x_, number(2), 0.3});           // rounds by place
+  expect_none("aten::add.Tensor", {x_, at::randn({3, 1}), 0.3});   // likewise
+  expect_none("aten::tanh_backward", {x_, number(0.3)});           // likewise
+  expect_none("aten::tanh_backward", {x_, at::randn({1, 37}), 1}); // likewise
   expect_none("aten::neg", {c10::IValue()});
-  expect_none("aten::neg", {at::randn({3, 1}).expand({3, 4})});
+  expect_none("aten::maximum", {x_, y_}); // of floats
   EXPECT_EQ(make_small_calls(op_of("aten::tanh_")), nullptr);
   EXPECT_EQ(make_small_calls(op_of("aten::add.out")), nullptr);
+}
+
+TEST_F(SmallPointwiseTest, ComputesTruths) {
+  const at::Tensor a = x_ > 0;
+  const at::Tensor b = at::randn({37}) > 0;
+  for (const char* op :
+       {"aten::bitwise_and.Tensor", "aten::bitwise_or.Tensor", "aten::bitwise_xor.Tensor", "aten::logical_and"}) {
+    expect_same(op, {a, b});
+  }
+  expect_same("aten::bitwise_not", {a});
+  expect_same("aten::logical_not", {a});
+  expect_none("aten::logical_and", {x_, y_});
+  expect_none("aten::bitwise_and.Tensor", {a.to(at::kLong), a.to(at::kLong)});
+  expect_none("aten::eq.Tensor", {a, b});
+  at::Tensor written = a.clone();
+  EXPECT_TRUE(run("aten::bitwise_and_.Tensor", {written, b}).is_same(written));
+  EXPECT_TRUE(at::equal(written, at::bitwise_and(a, b)));
+}
+
+TEST_F(SmallPointwiseTest, TakesWhereConditionsHold) {
+  const at::Tensor condition = at::randn({37}) > 0;
+  expect_same("aten::where.self", {condition, x_, y_});
+  expect_same("aten::where.self", {x_ > 0, x_, at::randn({}, at::kFloat)});
+  expect_same("aten::where.self", {x_ > 0, x_.to(at::kDouble), y_.to(at::kDouble)});
+  expect_same("aten::where.self", {x_ > 0, at::arange(37), at::arange(37, 74)});
+  expect_same("aten::masked_fill.Scalar", {x_, condition, -INFINITY});
+  expect_none("aten::where.self", {(x_ > 0).to(at::kByte), x_, y_});
+  expect_none("aten::where.self", {x_ > 0, x_, y_.to(at::kDouble)});
+  at::Tensor written = x_.clone();
+  EXPECT_TRUE(run("aten::masked_fill_.Scalar", {written, condition, 2}).is_same(written));
+  EXPECT_TRUE(at::equal(written, x_.masked_fill(condition, 2)));
+}
+
+TEST_F(SmallPointwiseTest, ComputesIntegers) {
+  const at::Tensor a = at::arange(-50, 61).view({3, 37}) * 0x123456789ABCDE;
+  const at::Tensor b = at::arange(37) - 11;
+  for (const char* op : {"aten::mul.Tensor", "aten::maximum", "aten::minimum", "aten::lt.Tensor", "aten::eq.Tensor"}) {
+    expect_same(op, {a, b});
+    expect_same(op, {b, b});
+  }
+  expect_same("aten::add.Tensor", {a, b, 3});
+  expect_same("aten::sub.Tensor", {a, b, (int64_t{1} << 62) + 1});
+  expect_same("aten::sub.Tensor", {a, b, 0});
+  expect_same("aten::rsub.Scalar", {a, (int64_t{1} << 53) + 1, 1});
+  expect_same("aten::eq.Scalar", {b, 3});
+  expect_same("aten::clamp", {b, -3, 4});
+  expect_same("aten::neg", {a});
+  expect_none("aten::eq.Scalar", {b, 3.5});
+  expect_none("aten::clamp", {b, -3, c10::IValue()});
+  expect_none("aten::div.Tensor", {b, b});
+  expect_none("aten::pow.Tensor_Scalar", {b, 2});
+}
+
+TEST_F(SmallPointwiseTest, ClampsOnOneSide) {
+  const at::Tensor x = at::cat({x_.view({-1}), at::tensor({NAN, INFINITY, -INFINITY, -0.0F})});
+  expect_same("aten::clamp", {x, 0.1, c10::IValue()});
+  expect_same("aten::clamp", {x, c10::IValue(), 0.1});
+  expect_same("aten::clamp", {x, 0, c10::IValue()});
+}
+
+// Shapes, broadcast or with gaps, as they come: what is computed lies, and is, as PyTorch's kernels have it.
+TEST_F(SmallPointwiseTest, ComputesWhatIsSpreadAsPyTorchDoes) {
+  at::manual_seed(1);
+  const auto random = [](int64_t end) { return at::randint(end, {1}).item<int64_t>(); };
+  const auto tensor_for = [&](std::vector<int64_t> sizes) {
+    for (auto& size : sizes) {
+      size = random(4) == 0 ? 1 : size;
+    }
+    sizes.erase(sizes.begin(), sizes.begin() + random(static_cast<int64_t>(sizes.size()) / 2 + 1));
+    if (random(4) == 0 && !sizes.empty()) {
+      const int64_t dim = random(static_cast<int64_t>(sizes.size()));
+      sizes[dim] = 2 * sizes[dim] + 1;
+      return at::randn(sizes).slice(dim, 1, sizes[dim], 2);
+    }
+    if (random(6) == 0 && sizes.size() > 1) {
+      std::swap(sizes[0], sizes[1]);
+      return at::randn(sizes).transpose(0, 1);
+    }
+    return at::randn(sizes);
+  };
+  int num_computed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<int64_t> sizes(random(5));
+    for (auto& size : sizes) {
+      size = std::array{1, 2, 3, 5}[random(4)];
+    }
+    const char* op = std::array{"aten::mul.Tensor", "aten::sub.Tensor", "aten::lt.Tensor", "aten::addcmul"}[random(4)];
+    std::vector<c10::IValue> arguments{tensor_for(sizes), tensor_for(sizes)};
+    if (op_of(op).num_args() == 4) {
+      arguments.emplace_back(tensor_for(sizes));
+    }
+    if (op_of(op).num_args() > 2) {
+      arguments.emplace_back(1);
+    }
+    num_computed += run(op, arguments).defined() ? 1 : 0;
+    if (run(op, arguments).defined()) {
+      expect_same(op, arguments);
+    }
+    const at::Tensor self = arguments[0].toTensor();
+    const at::Tensor kept = self.clone();
+    const at::Tensor other = arguments[1].toTensor();
+    if (run("aten::mul_.Tensor", {self, other}).defined()) {
+      EXPECT_TRUE(at::equal(self, kept * other)) << i;
+    } else {
+      EXPECT_TRUE(at::equal(self, kept)) << i;
+    }
+  }
+  EXPECT_GT(num_computed, 1500);
 }
 
 TEST_F(SmallPointwiseTest, ComparesAndRaisesToPowers) {
@@ -150,8 +262,30 @@ TEST_F(SmallPointwiseTest, CopiesAndFills) {
   EXPECT_TRUE(at::equal(written, at::full({3, 37}, -0.5)));
   EXPECT_TRUE(run("aten::zero_", {written}).is_same(written));
   EXPECT_TRUE(at::equal(written, at::zeros({3, 37})));
-  expect_none("aten::copy_", {written, x_.to(at::kDouble), false});
-  expect_none("aten::copy_", {written, x_[0], false});
+  EXPECT_TRUE(run("aten::copy_", {written, x_[0], false}).is_same(written));
+  EXPECT_TRUE(at::equal(written, x_[0].expand({3, 37})));
+  for (const auto dtype : {at::kBool, at::kByte, at::kInt, at::kLong, at::kFloat, at::kDouble}) {
+    const at::Tensor source = (at::randn({37}, at::kDouble) * 1e9).abs().to(dtype);
+    for (const auto to : {at::kFloat, at::kDouble, at::kLong}) {
+      at::Tensor target = at::zeros({3, 37}, to);
+      const bool is_copied = run("aten::copy_", {target, source, false}).defined();
+      EXPECT_EQ(is_copied, to != at::kLong || c10::isIntegralType(dtype, /*includeBool=*/true));
+      EXPECT_TRUE(!is_copied || at::equal(target, source.to(to).expand({3, 37})));
+    }
+  }
+  expect_none("aten::copy_", {written, x_.to(at::kHalf), false});
+  expect_none("aten::copy_", {at::zeros({3, 37}, at::kInt), x_, false});
+  for (const auto dtype : {at::kInt, at::kLong, at::kComplexFloat}) {
+    const at::Tensor whole = at::zeros({4, 37}, dtype);
+    const at::Tensor column = whole.slice(1, 5, 6);
+    const at::Tensor source = (x_[0].slice(0, 0, 1) * 100).to(dtype);
+    EXPECT_TRUE(run("aten::copy_", {column, source, false}).is_same(column));
+    EXPECT_TRUE(at::equal(column, source.expand({4, 1})));
+    EXPECT_TRUE(at::equal(whole.slice(1, 6), at::zeros({4, 31}, dtype)));
+  }
+  at::Tensor counts = at::ones({2, 3}, at::kLong);
+  EXPECT_TRUE(run("aten::fill_.Scalar", {counts[1], (int64_t{1} << 60) + 1}).defined());
+  EXPECT_TRUE(at::equal(counts, at::tensor({int64_t{1}, (int64_t{1} << 60) + 1}).unsqueeze(1).expand({2, 3})));
 }
 
 TEST_F(SmallPointwiseTest, LeavesNumbersThatOverflowToPyTorchWhichRaises) {

@@ -1,0 +1,31 @@
+#include <ATen/TracerMode.h>
+
+#include "backend/native/kernels.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/fast_kernels.h"
+
+namespace lazyplug::native {
+
+// torch.jit.trace() does not see this op, but that of which PyTorch's kernel composes it.
+at::Tensor convolution(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    bool transposed,
+    c10::SymIntArrayRef output_padding,
+    c10::SymInt groups) {
+  static const OpInfo& op = op_info("aten::convolution", "");
+  if (at::tracer::impl::is_dispatch_enabled()) {
+    c10::Stack stack;
+    torch::jit::push(stack, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+    op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+    return std::move(stack.back()).toTensor();
+  }
+  return fast_kernels::FastKernel<at::_ops::convolution>(
+      op)(input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
+}
+
+} // namespace lazyplug::native
