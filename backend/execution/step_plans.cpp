@@ -16,6 +16,7 @@ constexpr double kLeastGain = 0.1;
 constexpr double kLargeSaving = 2e-4;
 constexpr double kLeastSaving = 2e-5;
 constexpr size_t kMaxCuts = 32;
+constexpr size_t kNever = SIZE_MAX / 2; // is a step planned
 // Steps of a trial that are cut, or whole, one after the other. The first of them does not count: what the step before
 // has left to the worker falls into it.
 constexpr size_t kBlock = 4;
@@ -229,7 +230,7 @@ StepPlans::StepId StepPlans::end_step(size_t num_awaited, bool is_beginning) {
   ++step.seen;
   step.first_at = step.num_seen++ == 0 ? num_steps_ : step.first_at;
   const bool is_soon = num_ops >= kMediumStep || step.is_apart(num_steps_, kNear);
-  step.planned_when_seen = !is_beginning ? kLate : num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
+  step.planned_when_seen = !is_beginning ? kNever : num_ops >= kLongStep ? 1 : is_soon ? 2 : kWarmUps + kTimed;
   step.is_rare =
       (step.ended_at != 0 && kLeastShare * num_ops < all_ops_ - step.ended_at) || step.is_apart(num_steps_, kMostApart);
   step.ended_at = all_ops_;

@@ -48,8 +48,8 @@ std::vector<size_t> best_cuts(const StepTimes& times, const HandOverCosts& costs
 // part of what is recorded is not planned. Where steps begin alike, such as an evaluation and a training step, the cuts
 // of each are those of the others, too: a trial compares a step with its own cuts and without, and a step that has to
 // be timed is not cut at all meanwhile. Counters: StepsOnTrial, StepsCut, StepsKeptWhole; StepsReplanned counts those
-// that a later trial has settled otherwise. Steps that come seldom are not planned, since this compiles; nor is, when
-// the program's beginning is over, what has not come often; trials that have hardly begun then are given up.
+// that a later trial has settled otherwise. Steps that come seldom are not planned, since this compiles; nor is,
+// when the program's beginning is over, any that has not been by then; trials that have hardly begun then are given up.
 //
 // Not thread-safe: guarded by its stream's lock.
 class StepPlans {
@@ -67,7 +67,6 @@ class StepPlans {
   static constexpr size_t kMaxTimedOps = 4096;
   static constexpr size_t kLongStep = 1024;  // ops: planned when it has come once, and never anew
   static constexpr size_t kMediumStep = 256; // ops: planned when it has come twice, as one that comes seldom
-  static constexpr size_t kLate = 64;        // so often a step has come that is planned after the beginning
   static constexpr size_t kLeastShare = 16;  // a step is planned that is at least this part of the ops
   static constexpr size_t kMostApart = 8;    // and comes after so many steps at most; anew, only one that comes
   static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only
