@@ -365,7 +365,10 @@ class SmallPointwise final : public SmallCalls {
     std::optional<SmallSpread> spread;
     if (is_spread && (writes_ || !keeps_strides_)) {
       spread = SmallSpread::plan(operands.tensors, writes_ ? first : nullptr, kMaxElements);
-      spread = spread && has_rounded_product(operands) && spread->is_broadcast(1) ? std::nullopt : std::move(spread);
+      const size_t second = (operands.pattern & 1) != 0 ? 0 : 1; // of the tensors
+      if (spread && has_rounded_product(operands) && spread->is_broadcast(second)) {
+        return {};
+      }
     }
     Places memory{};
     if ((is_spread && !spread) || !find_memory(operands, memory_of, memory)) {

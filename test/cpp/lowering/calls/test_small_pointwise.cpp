@@ -46,6 +46,15 @@ TEST_F(SmallPointwiseTest, TakesNumbers) {
   }
 }
 
+TEST_F(SmallPointwiseTest, TakesNumbersBesideGaps) {
+  const at::Tensor x = at::randn({2, 3, 8}).slice(2, 0, 4);
+  expect_same("aten::add.Tensor", {number(2), x, 0.3});
+  expect_same("aten::sub.Tensor", {number(2), x, 1});
+  expect_same("aten::mul.Tensor", {x, number(0.1)});
+  expect_none("aten::add.Tensor", {x, number(2), 0.3});                                  // rounds by place
+  expect_none("aten::add.Tensor", {number(2), x.slice(2, 0, 1).expand({2, 3, 4}), 0.3}); // likewise
+}
+
 TEST_F(SmallPointwiseTest, KeepsStrides) {
   const at::Tensor x = x_.t();
   expect_same("aten::mul.Tensor", {x, y_.t()});
