@@ -20,8 +20,18 @@ using DtypeOrGiven = std::optional<c10::ScalarType>;
 
 // Kernels that the program cannot call take for granted that their arguments fit together.
 bool checks_arguments(const OpInfo& op) {
-  constexpr std::string_view kInner[] =
-      {"_softmax", "_log_softmax", "_cdist_forward", "_euclidean_dist", "_prelu_kernel"};
+  constexpr std::string_view kInner[] = {
+      "_softmax",
+      "_log_softmax",
+      "_cdist_forward",
+      "_euclidean_dist",
+      "_prelu_kernel",
+      "_linalg_det",
+      "_linalg_slogdet",
+      "_linalg_eigvals",
+      "_upsample_bilinear2d_aa",
+      "_upsample_bicubic2d_aa",
+  };
   std::string_view name = op.base_name();
   constexpr std::string_view kNamespace = "aten::";
   if (!name.starts_with(kNamespace)) {
@@ -37,10 +47,22 @@ c10::ScalarType dtype_of(const c10::TensorImpl& tensor) {
   return c10::typeMetaToScalarType(tensor.dtype());
 }
 
+// Which kernels refuse as factors, as limits and as steps.
+bool has_no_positive_number(const Call& call) {
+  return std::any_of(call.scalars.begin(), call.scalars.end(), [](const c10::IValue& number) {
+    return number.isDouble() && !(number.toDouble() > 0);
+  });
+}
+
+bool has_strings(const c10::Stack& stack) {
+  return std::any_of(stack.begin(), stack.end(), [](const c10::IValue& argument) { return argument.isString(); });
+}
+
 // However many tensors of one dtype follow each other: lists may have any length.
-Hash128 key_of(const Call& call) {
+Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
   constexpr uint64_t kUndefined = 255;
   Hash128 key = hash_combine(Hash128{}, reinterpret_cast<uintptr_t>(call.op));
+  key = hash_combine(key, has_no_positive_number(call) ? 1 : 0);
   std::optional<uint64_t> last;
   for (const TensorArg& arg : call.tensors) {
     const bool is_number = arg.tensor && arg.tensor->is_wrapped_number();
@@ -50,10 +72,13 @@ Hash128 key_of(const Call& call) {
     key = last == word ? key : hash_combine(key, word);
     last = word;
   }
+  for (const c10::IValue& argument : arguments) {
+    key = argument.isString() ? hash_bytes(argument.toStringView(), key) : key;
+  }
   return key;
 }
 
-// Other than one floating dtype for all.
+// Other than float or double for all.
 bool has_unusual_dtypes(const Call& call) {
   std::optional<c10::ScalarType> known;
   for (const TensorArg& arg : call.tensors) {
@@ -61,7 +86,7 @@ bool has_unusual_dtypes(const Call& call) {
       continue;
     }
     const auto dtype = dtype_of(*arg.tensor);
-    if (!c10::isFloatingType(dtype) || known.value_or(dtype) != dtype) {
+    if ((dtype != at::kFloat && dtype != at::kDouble) || known.value_or(dtype) != dtype) {
       return true;
     }
     known = dtype;
@@ -92,6 +117,28 @@ std::optional<Dtypes> dtypes_of_results(const OpInfo& op, const c10::Stack& argu
   return std::nullopt;
 }
 
+// Returns what the kernel has warned of and will not again, when the call itself runs.
+std::vector<c10::Warning> ask_kernel(const Call& call, const c10::Stack& stack, DtypeTrial* trial) {
+  const ExecutionGuard guard;
+  WarningCollector warnings;
+  const c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
+  const auto results_of = [&](DtypeOrGiven dtype) { return dtypes_of_results(*call.op, arguments, dtype); };
+  const auto results = results_of(std::nullopt);
+  std::vector<c10::Warning> once = warnings.take();
+  if (!once.empty()) {
+    results_of(std::nullopt);
+    once = not_repeated(std::move(once), warnings.take());
+  }
+  if (results) {
+    trial->results = *results;
+  } else {
+    const auto accepts = [&](c10::ScalarType dtype) { return results_of(dtype).has_value(); };
+    trial->may_refuse = accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) || has_unusual_dtypes(call) ||
+                        has_strings(stack) || has_no_positive_number(call);
+  }
+  return once;
+}
+
 class Accepted {
  public:
   static Accepted& get() {
@@ -120,27 +167,19 @@ DtypeTrial try_dtypes(const Call& call, const c10::Stack& stack) {
   if (call.tensors.empty() || !checks_arguments(*call.op)) {
     return {};
   }
-  const Hash128 key = key_of(call);
-  if (const auto known = Accepted::get().find(key)) {
-    return {.may_refuse = false, .results = {}, .contradicts_meta = *known};
+  DtypeTrial trial{.key = key_of(call, stack)};
+  if (const auto known = Accepted::get().find(trial.key)) {
+    trial.contradicts_meta = *known;
+    return trial;
   }
-  const ExecutionGuard guard;
-  const WarningCollector unwanted;
-  const c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
-  auto results = dtypes_of_results(*call.op, arguments, std::nullopt);
-  if (!results) {
-    const auto accepts = [&](c10::ScalarType dtype) {
-      return dtypes_of_results(*call.op, arguments, dtype).has_value();
-    };
-    if (accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) || has_unusual_dtypes(call)) {
-      return {.may_refuse = true, .results = {}, .contradicts_meta = false};
-    }
+  show_warnings(ask_kernel(call, stack, &trial));
+  if (!trial.may_refuse) {
+    Accepted::get().add(trial.key);
   }
-  Accepted::get().add(key);
-  return {.may_refuse = false, .results = std::move(results).value_or(Dtypes()), .contradicts_meta = false};
+  return trial;
 }
 
-bool contradicts(const DtypeTrial& trial, const Call& call, const Signature& promise) {
+bool contradicts(const DtypeTrial& trial, const Signature& promise) {
   if (trial.contradicts_meta) {
     return true;
   }
@@ -155,15 +194,15 @@ bool contradicts(const DtypeTrial& trial, const Call& call, const Signature& pro
     }
     const c10::ScalarType promised = promise.outputs[output++].dtype;
     if (trial.results[i] != c10::ScalarType::Undefined && trial.results[i] != promised) {
-      Accepted::get().add(key_of(call), /*contradicts_meta=*/true);
+      Accepted::get().add(trial.key, /*contradicts_meta=*/true);
       return true;
     }
   }
   return false;
 }
 
-void accept_dtypes(const Call& call) {
-  Accepted::get().add(key_of(call));
+void accept_dtypes(const Hash128& key) {
+  Accepted::get().add(key);
 }
 
 } // namespace lazyplug

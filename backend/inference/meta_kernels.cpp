@@ -179,8 +179,8 @@ bool call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack) {
     }
   } catch (const NotKnown&) {
   } catch (const c10::Error&) {
-    // Of others it is not certain that the CPU would raise the same.
-    if (is_structured(op)) {
+    // Of others it is not certain that the CPU would raise the same; what was filled, the CPU has filled.
+    if (is_structured(op) || only_tensor(op) >= 0) {
       throw;
     }
   }

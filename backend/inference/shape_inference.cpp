@@ -287,6 +287,11 @@ bool is_overflow(const std::exception_ptr& error) {
   }
 }
 
+bool makes_of_number(const OpInfo& op) {
+  return op.base_name() == "aten::full" || op.base_name() == "aten::full_like" ||
+         op.base_name() == "aten::scalar_tensor";
+}
+
 // What the CPU's kernel raises for tensors of one element each, or makes one of two, since single numbers are filled in
 // by something else; null if nothing.
 std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack) {
@@ -296,6 +301,13 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
   c10::Stack arguments = of_one_element(stand_ins.make(stack), /*fill=*/1);
   if (const auto size = call.op->handle().schema().argumentIndexWithName("size"); size && call.tensors.empty()) {
     arguments[*size] = std::vector<int64_t>{2};
+  } else if (makes_of_number(*call.op) && arguments[0].isTensor()) {
+    arguments[0] = arguments[0].toTensor().new_empty({2});
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (call.op->args()[i].kind == ArgKind::kDevice) {
+      arguments[i] = c10::Device(c10::kCPU);
+    }
   }
   try {
     call.op->handle().callBoxed(arguments);
@@ -303,10 +315,6 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
   } catch (...) {
     return std::current_exception();
   }
-}
-
-bool makes_of_number(const OpInfo& op) {
-  return op.base_name() == "aten::full" || op.base_name() == "aten::scalar_tensor";
 }
 
 // Meta kernels do not convert numbers, as the CPU's do, which raise if that overflows. Other ops than pointwise ones
@@ -330,12 +338,13 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
   const DtypeTrial trial = try_dtypes(call, stack);
   try {
     Inference inference = run_on_stand_ins(call, stack, c10::kMeta);
-    if (inference.signature && contradicts(trial, call, *inference.signature)) {
+    if (inference.signature && contradicts(trial, *inference.signature)) {
       return {};
     }
     if (trial.may_refuse && !inference.run_now) {
       inference.run_now = "on trial";
     }
+    inference.trial = trial.key;
     return inference;
   } catch (const c10::NotImplementedError&) { // there is no Meta kernel
     if (makes_from_nothing(call)) {

@@ -25,6 +25,8 @@ struct Inference {
   const char* run_now = nullptr;
   // Then what the call returns is to be remembered, as signature_of() it.
   bool learn = false;
+  // If that succeeds, accept_dtypes() of this key.
+  Hash128 trial = {};
   // What the kernel had to say, the first time that it is asked.
   std::vector<c10::Warning> warnings = {};
 };

@@ -1,5 +1,6 @@
 #include "lowering/execution/warnings.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 
@@ -44,6 +45,14 @@ void show_warnings(const std::vector<c10::Warning>& warnings) {
     ShownTexts::get().add(warning.msg());
     c10::warn(warning);
   }
+}
+
+std::vector<c10::Warning> not_repeated(std::vector<c10::Warning> first, const std::vector<c10::Warning>& second) {
+  std::erase_if(first, [&second](const c10::Warning& warning) {
+    const auto has_its_text = [&warning](const c10::Warning& other) { return other.msg() == warning.msg(); };
+    return std::any_of(second.begin(), second.end(), has_its_text);
+  });
+  return first;
 }
 
 void ShownWarningsMuted::process(const c10::Warning& warning) {

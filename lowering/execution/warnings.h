@@ -26,6 +26,9 @@ class WarningCollector : public c10::WarningHandler {
 
 void show_warnings(const std::vector<c10::Warning>& warnings);
 
+// Those of a run that another one does not repeat: they come once in a process.
+std::vector<c10::Warning> not_repeated(std::vector<c10::Warning> first, const std::vector<c10::Warning>& second);
+
 // Within its scope warnings that show_warnings() has shown are dropped.
 class ShownWarningsMuted : public c10::WarningHandler {
  public:

@@ -144,13 +144,26 @@ def test_dtypes_are_those_of_the_cpu(call, is_promised):
         lambda x: torch.bucketize(x, x.view(-1, 2)),
         lambda x: F.max_pool1d(x.long()[None], 2),
         lambda x: F.max_pool1d(x.long()[None, :16], 2),
+        lambda x: F.avg_pool3d(x.bfloat16().view(1, 1, 20, 20, 50), 2),
+        lambda x: F.interpolate(x.half().view(1, 1, 100, 200), size=(50, 50), mode="bilinear", antialias=True),
+        lambda x: torch.linalg.det(x[:10_000].half().view(100, 100)),
+        lambda x: torch.linalg.eigvals(x[:10_000].half().view(100, 100)),
+        lambda x: torch.full_like(x.byte(), 300),
+        lambda x: torch.kthvalue(x, 20_001),
+        lambda x: torch.searchsorted(x, x, side="middle"),
+        lambda x: x.uniform_(3, -1),
+        lambda x: x.random_(3, 1),
+        lambda x: x.bernoulli_(2.0),
+        lambda x: F.huber_loss(x, x + 1, delta=0.0),
+        lambda x: F.smooth_l1_loss(x, x + 1, beta=-1.0),
+        lambda x: F.gelu(x, approximate="roughly"),
     ],
 )
 def test_arguments_are_checked_at_the_line(call):
     errors = []
     for device in ("cpu", DEVICE):
         x = torch.ones(20_000, device=device)
-        with pytest.raises(RuntimeError) as error:
+        with pytest.raises((RuntimeError, IndexError)) as error:
             call(x)
         errors.append((type(error.value), str(error.value)))
     assert errors[0] == errors[1]

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from helpers import DEVICE, finish_pending
+from helpers import DEVICE, finish_pending, run_fresh
 
 WARNING = {
     "bytes_as_mask": lambda d: torch.ones(9, 3, device=d).index_put_(
@@ -46,3 +46,14 @@ def test_warns_of_complex_half(every_warning):
     assert warnings_of(lambda: torch.empty(3, dtype=torch.complex32, device=DEVICE)) == warnings_of(
         lambda: torch.empty(3, dtype=torch.complex32)
     )
+
+
+def test_what_is_warned_of_once_in_a_process_is_not_lost_in_a_trial():
+    shown = run_fresh("""
+        import warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cholesky(torch.eye(150, device="lazy"))
+        print(*[str(warning.message)[:30] for warning in caught])
+    """)
+    assert shown == "torch.cholesky is deprecated i\n"

@@ -42,7 +42,7 @@ TEST_F(DtypeTrials, ShapesAreNotItsAffair) {
 TEST_F(DtypeTrials, WhatHasRunIsAccepted) {
   const c10::Stack stack{lazy({2, 200}, at::kBFloat16), std::vector<int64_t>{200}, lazy({200}), lazy({200}), 1e-5};
   EXPECT_TRUE(may_refuse("aten::native_layer_norm", "", stack));
-  accept_dtypes(read_call(op_info("aten::native_layer_norm", ""), stack));
+  accept_dtypes(try_dtypes(read_call(op_info("aten::native_layer_norm", ""), stack), stack).key);
   EXPECT_FALSE(may_refuse("aten::native_layer_norm", "", stack));
 }
 
@@ -53,10 +53,10 @@ TEST_F(DtypeTrials, DtypesOfResultsAreComparedWithThePromise) {
   EXPECT_EQ(trial.results, std::vector{at::kDouble});
   const Inference inference = infer_shapes(call, stack);
   ASSERT_TRUE(inference.signature);
-  EXPECT_FALSE(contradicts(trial, call, *inference.signature));
-  EXPECT_TRUE(contradicts({false, {at::kFloat}, false}, call, *inference.signature));
+  EXPECT_FALSE(contradicts(trial, *inference.signature));
+  EXPECT_TRUE(contradicts({.key = trial.key, .results = {at::kFloat}}, *inference.signature));
   EXPECT_TRUE(try_dtypes(call, stack).contradicts_meta);
-  EXPECT_TRUE(contradicts(try_dtypes(call, stack), call, *inference.signature));
+  EXPECT_TRUE(contradicts(try_dtypes(call, stack), *inference.signature));
 }
 
 // These take for granted that their arguments fit together.

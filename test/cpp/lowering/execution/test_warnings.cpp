@@ -25,6 +25,17 @@ TEST(WarningsTest, AreCollectedInOrderWithinTheScope) {
   EXPECT_EQ(texts(outer.take()), std::vector<std::string>{"third"});
 }
 
+TEST(WarningsTest, ThoseThatComeOnceAreNotRepeated) {
+  const auto run = [] {
+    WarningCollector collector;
+    TORCH_WARN("each time");
+    TORCH_WARN_ONCE("once");
+    return collector.take();
+  };
+  const auto first = run();
+  EXPECT_EQ(texts(not_repeated(first, run())), std::vector<std::string>{"once"});
+}
+
 TEST(WarningsTest, ThoseThatWereShownAreMuted) {
   WarningCollector user;
   WarningCollector* collected = &user;

@@ -22,7 +22,10 @@ std::string program_of(
     size_t num_inputs,
     const std::vector<uint32_t>& outputs,
     size_t num_numbers = 0) {
-  return kernels::to_string(make_program(steps, {c10::ScalarType::Float, num_inputs, num_numbers}, outputs));
+  return kernels::to_string(make_program(
+      steps,
+      {.dtype = c10::ScalarType::Float, .num_inputs = num_inputs, .num_numbers = num_numbers},
+      outputs));
 }
 
 TEST(GroupSteps, SlotsAreInputsThenOutputsThenTheRest) {
