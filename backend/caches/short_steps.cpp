@@ -23,9 +23,7 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   num_unknown_ += known == are_at_once_.end() ? 1 : 0;
   num_strangers_ = known == are_at_once_.end() ? num_strangers_ + 1 : 0;
   if (phase_ == Phase::kRecording || phase_ == Phase::kAtOnce) {
-    if (tried_.size() < kMaxKnown) {
-      tried_.insert(id);
-    }
+    note_tried(id);
     if (totals.ops - begin_.ops >= kStretch || totals.time - begin_.time > kLongestStretch) {
       end_stretch(totals);
     }
@@ -58,7 +56,24 @@ void ShortSteps::end_window(const Totals& totals) {
 void ShortSteps::begin(Phase phase, const Totals& totals) {
   phase_ = phase;
   begin_ = totals;
-  num_steps_ = num_unknown_ = 0;
+  num_steps_ = num_unknown_ = num_new_ = 0;
+}
+
+void ShortSteps::note_tried(StepId id) {
+  const auto found = tried_.find(id);
+  if (found != tried_.end()) {
+    found->second.has_come_again |= found->second.stretch != stretch_;
+    num_new_ += found->second.stretch == stretch_ ? 1 : 0;
+    return;
+  }
+  ++num_new_;
+  if (tried_.size() < kMaxKnown) {
+    tried_.emplace(id, Tried{.stretch = stretch_});
+  }
+}
+
+bool ShortSteps::is_another_program() const {
+  return stretch_ != 0 && kShareUnknown * num_new_ > num_steps_;
 }
 
 bool ShortSteps::are_long(const Totals& totals) const {
@@ -75,6 +90,11 @@ double ShortSteps::seconds_per_op(const Totals& totals) const {
 }
 
 void ShortSteps::end_stretch(const Totals& totals) {
+  if (is_another_program()) { // whose times tell nothing of the one before, nor do the latter's of it
+    end_trial();
+    return begin(Phase::kWatching, totals);
+  }
+  ++stretch_;
   const double seconds = seconds_per_op(totals);
   const bool is_slow = phase_ == Phase::kRecording && take_long(totals); // at once, it has lost
   if (totals.changes != begin_.changes || are_long(totals) || is_slow) {
@@ -88,15 +108,19 @@ void ShortSteps::end_stretch(const Totals& totals) {
     recorded_ = seconds;
     return begin(Phase::kAtOnce, totals);
   }
-  ++(seconds < (1 - kGain) * recorded_ ? wins_ : losses_);
+  if (seconds < (1 - kGain) * recorded_) {
+    ++wins_;
+  } else {
+    losses_ += seconds > kClearLoss * recorded_ ? kLosses : 1;
+  }
   begin(Phase::kRecording, totals);
-  if (wins_ == kWins || losses_ == kLosses) {
+  if (wins_ == kWins || losses_ >= kLosses) {
     decide(wins_ == kWins);
   }
 }
 
 void ShortSteps::end_trial() {
-  wins_ = losses_ = num_spoiled_ = 0;
+  wins_ = losses_ = num_spoiled_ = stretch_ = 0;
   tried_.clear();
 }
 
@@ -104,8 +128,10 @@ void ShortSteps::decide(bool is_at_once) {
   if (are_at_once_.size() >= kMaxKnown) {
     are_at_once_.clear();
   }
-  for (const StepId id : tried_) {
-    are_at_once_[id] = is_at_once;
+  for (const auto& [id, tried] : tried_) {
+    if (tried.has_come_again) {
+      are_at_once_[id] = is_at_once;
+    }
   }
   end_trial();
   ++num_trials_;

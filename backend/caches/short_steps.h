@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "lowering/ir/op_info.h"
 
@@ -74,6 +73,8 @@ class ShortSteps {
   static constexpr int kMostSpoiled = 5;
   // Of the time; less is noise.
   static constexpr double kGain = 0.05;
+  // No noise: one pair that says so is enough, since it is what had better not be done.
+  static constexpr double kClearLoss = 1.5;
   // Steps until the next trial.
   static constexpr int64_t kFirstRest = 20'000;
   static constexpr int64_t kGrowth = 4;
@@ -88,6 +89,8 @@ class ShortSteps {
   void begin(Phase phase, const Totals& totals);
   void end_window(const Totals& totals);
   double seconds_per_op(const Totals& totals) const;
+  void note_tried(StepId id);
+  bool is_another_program() const;
   void end_stretch(const Totals& totals);
   void end_trial();
   void decide(bool is_at_once);
@@ -99,7 +102,14 @@ class ShortSteps {
   int64_t num_steps_ = 0;            // since then
   int64_t num_unknown_ = 0;          // of these
   int64_t num_strangers_ = 0;        // of all, the last ones that are not known
-  std::unordered_set<StepId> tried_; // in this trial
+  // Steps of this trial, by the number of the stretch in which they first came, and whether in another one, too.
+  struct Tried {
+    int stretch;
+    bool has_come_again = false;
+  };
+  std::unordered_map<StepId, Tried> tried_;
+  int stretch_ = 0;     // the number of this one
+  int64_t num_new_ = 0; // of its steps, those that first came in it
   std::unordered_map<StepId, bool> are_at_once_;
   bool is_at_once_ = false; // while there is no trial
   double recorded_ = 0;     // seconds per op, of the last stretch

@@ -116,6 +116,24 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
   EXPECT_EQ(simulation.run(trials, 100), 0);
 }
 
+TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
+  constexpr int64_t kStretch = 1'024;
+  for (const int64_t num_steps : {4, 5}) { // stretches that the first program finishes
+    ShortSteps trials;
+    Program(1, 4, 3).run(trials, 32 + num_steps * kStretch + kStretch / 2);
+    ASSERT_EQ(trials.num_trials(), 0);
+    Program other(6, 1, 3);
+    other.run(trials, kEnough);
+    EXPECT_EQ(other.run(trials, 1'000), 0) << num_steps;
+  }
+}
+
+TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
+  ShortSteps trials;
+  EXPECT_LT(Program(6, 2, 4).run(trials, kEnough), 200);
+  EXPECT_EQ(trials.num_trials(), 1);
+}
+
 TEST(ShortSteps, WhatIsNotKnownGoesWithTheRest) {
   ShortSteps trials;
   Program program(6, 4, 3);
