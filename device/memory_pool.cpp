@@ -298,6 +298,9 @@ void MemoryPool::note_freed(size_t nbytes) {
     usage->blocks.decrease(1);
     usage->bytes.decrease(nbytes);
   }
+  if (usage_[kAll].blocks.current == 0) {
+    times_empty_.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 c10::CachingDeviceAllocator::DeviceStats MemoryPool::stats() const {

@@ -8,6 +8,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -68,6 +69,11 @@ class MemoryPool {
   // How many bytes the pool holds without using them, and how many more may be in use.
   size_t idle_bytes() const;
   size_t headroom() const;
+
+  // How often the last block in use has been freed. Takes no lock.
+  uint64_t times_empty() const {
+    return times_empty_.load(std::memory_order_relaxed);
+  }
 
   c10::CachingDeviceAllocator::DeviceStats stats() const;
   void reset_accumulated_stats();
@@ -136,6 +142,7 @@ class MemoryPool {
   size_t limit_;
 
   std::array<Usage, kNumUsageKinds> usage_;
+  std::atomic<uint64_t> times_empty_{0};
   c10::CachingAllocator::Stat reserved_;
   c10::CachingAllocator::Stat segments_;
   int64_t num_retries_ = 0;

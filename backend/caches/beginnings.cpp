@@ -38,6 +38,10 @@ class Beginnings {
   }
 
   bool note_ages(const Ages& ages, bool is_known) {
+    if (has_been_left(ages.times_empty)) {
+      begin_at(current_step());
+      return true;
+    }
     if (ages.oldest_read == Ages::kNone) {
       return false; // nothing is told by what all programs do, such as to draw numbers
     }
@@ -57,6 +61,15 @@ class Beginnings {
       begin_at(current_step());
     }
     return is_another;
+  }
+
+  // There are programs that leave nothing behind in each of their steps.
+  bool has_been_left(uint64_t times_empty) {
+    if (times_empty_.exchange(times_empty, std::memory_order_relaxed) == times_empty) {
+      return false;
+    }
+    const uint64_t step = current_step();
+    return step >= emptied_in_.exchange(step, std::memory_order_relaxed) + kQuiet;
   }
 
   void note_update() {
@@ -85,7 +98,7 @@ class Beginnings {
   static constexpr uint64_t kLeastDistance = 2 * kSteps; // from a beginning to one that is noticed by repetition
   static constexpr uint64_t kLeastSteps = 5;             // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
-  static constexpr uint64_t kQuiet = 16; // graphs
+  static constexpr uint64_t kQuiet = 16; // graphs, and steps
   static constexpr size_t kEnough = 6;
   static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
   static constexpr size_t kLeastShare = 4; // the old program goes on where this part of the ops is its own
@@ -104,8 +117,12 @@ class Beginnings {
     } else if (num_new >= num_repeated) {
       num_repeating_ = num_new != 0 ? 0 : num_repeating_;
     } else if ((num_repeating_ += 1 + num_repeated / kLongStep) >= kEnough) {
-      const bool is_soon = next < begin_.load(std::memory_order_relaxed) + kLeastDistance;
-      is_soon ? is_watching_.store(false, std::memory_order_relaxed) : begin_at(next);
+      const uint64_t begin = begin_.load(std::memory_order_relaxed);
+      if (next >= begin + kLeastDistance) {
+        begin_at(next);
+      } else if (watched_since_ < begin + kSteps) { // it is what has begun
+        is_watching_.store(false, std::memory_order_relaxed);
+      }
     }
   }
 
@@ -114,6 +131,8 @@ class Beginnings {
   std::atomic<uint64_t> num_updates_{0};       // since it began
   std::atomic<uint64_t> newest_of_program_{0}; // tensor that it has had
   std::atomic<uint64_t> num_of_program_{0};    // graphs in a row that read what it had had
+  std::atomic<uint64_t> times_empty_{0};       // when the last graph came
+  std::atomic<uint64_t> emptied_in_{0};        // the step in which that changed
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;

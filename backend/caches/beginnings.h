@@ -12,7 +12,8 @@ namespace lazyplug {
 //
 // A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
 // beginning is over, when a graph that is not known reads only tensors that are newer than all that the program before
-// has had, whose graphs had for a while all read some that were not; or, 96 steps after it has begun or later, when six
+// has had, whose graphs had for a while all read some that were not; when for the first time in 16 steps nothing has
+// been left in the device's memory; or, 96 steps after it has begun or later, when six
 // steps in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
 //
 // All of it is thread-safe.
@@ -26,6 +27,7 @@ struct Ages {
   static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   uint64_t oldest_read = kNone; // of those that it reads, if it reads any
   uint64_t newest = 0;          // of all that there were when it was cut
+  uint64_t times_empty = 0;     // how often there has been nothing in the device's memory
 };
 // A graph of such tensors comes, which is known, since it has been compiled, or is not. Returns whether another program
 // begins with it.

@@ -34,7 +34,7 @@ class RareGraphs {
     }
     Seen& seen = known->second;
     const uint64_t distance = seen.times > 0 ? step - seen.last_step : kFar;
-    seen.weight += distance <= kClose ? kEnough / 16 : distance < kFar ? kEnough / 32 : 1;
+    seen.weight += distance <= kClose ? 4 : distance < kFar ? 2 : 1;
     seen.last_step = step;
     if (!is_always && seen.weight >= kEnough) {
       seen_.erase(known);
@@ -52,7 +52,7 @@ class RareGraphs {
   // In steps.
   static constexpr uint64_t kClose = 8;
   static constexpr uint64_t kFar = 64;
-  static constexpr size_t kEnough = 64;
+  static constexpr size_t kEnough = 1024;
   static constexpr size_t kMaxSeen = 4096;
 
   struct Seen {

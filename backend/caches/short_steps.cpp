@@ -19,6 +19,11 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
     begin(phase_ == Phase::kResting ? Phase::kResting : Phase::kWatching, totals);
   }
   ++num_steps_;
+  if (totals.time - last_.time >= longest_) {
+    longest_ = totals.time - last_.time;
+    ops_of_longest_ = totals.ops - last_.ops;
+  }
+  last_ = totals;
   const auto known = are_at_once_.find(id);
   num_unknown_ += known == are_at_once_.end() ? 1 : 0;
   num_strangers_ = known == are_at_once_.end() ? num_strangers_ + 1 : 0;
@@ -55,7 +60,9 @@ void ShortSteps::end_window(const Totals& totals) {
 
 void ShortSteps::begin(Phase phase, const Totals& totals) {
   phase_ = phase;
-  begin_ = totals;
+  begin_ = last_ = totals;
+  longest_ = {};
+  ops_of_longest_ = 0;
   num_steps_ = num_unknown_ = num_new_ = 0;
 }
 
@@ -85,8 +92,10 @@ bool ShortSteps::take_long(const Totals& totals) const {
 }
 
 double ShortSteps::seconds_per_op(const Totals& totals) const {
-  return std::chrono::duration<double>(totals.time - begin_.time).count() /
-         static_cast<double>(totals.ops - begin_.ops);
+  const bool has_others = num_steps_ > 1 && totals.ops - begin_.ops > ops_of_longest_;
+  const auto time = totals.time - begin_.time - (has_others ? longest_ : Clock::duration{0});
+  const int64_t ops = totals.ops - begin_.ops - (has_others ? ops_of_longest_ : 0);
+  return std::chrono::duration<double>(time).count() / static_cast<double>(ops);
 }
 
 void ShortSteps::end_stretch(const Totals& totals) {
@@ -111,7 +120,7 @@ void ShortSteps::end_stretch(const Totals& totals) {
   if (seconds < (1 - kGain) * recorded_) {
     ++wins_;
   } else {
-    losses_ += seconds > kClearLoss * recorded_ ? kLosses : 1;
+    losses_ += seconds > kClearLoss * recorded_ && num_steps_ > 1 ? kLosses : 1;
   }
   begin(Phase::kRecording, totals);
   if (wins_ == kWins || losses_ >= kLosses) {

@@ -88,6 +88,7 @@ class ShortSteps {
 
   void begin(Phase phase, const Totals& totals);
   void end_window(const Totals& totals);
+  // Without the longest step, in which the program may have paused.
   double seconds_per_op(const Totals& totals) const;
   void note_tried(StepId id);
   bool is_another_program() const;
@@ -98,10 +99,13 @@ class ShortSteps {
   bool take_long(const Totals& totals) const;
 
   Phase phase_ = Phase::kWatching;
-  Totals begin_;                     // of what is looked at
-  int64_t num_steps_ = 0;            // since then
-  int64_t num_unknown_ = 0;          // of these
-  int64_t num_strangers_ = 0;        // of all, the last ones that are not known
+  Totals begin_;               // of what is looked at
+  Totals last_;                // when the step before ended
+  Clock::duration longest_{0}; // of its steps
+  int64_t ops_of_longest_ = 0;
+  int64_t num_steps_ = 0;     // since then
+  int64_t num_unknown_ = 0;   // of these
+  int64_t num_strangers_ = 0; // of all, the last ones that are not known
   // Steps of this trial, by the number of the stretch in which they first came, and whether in another one, too.
   struct Tried {
     int stretch;

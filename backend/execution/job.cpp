@@ -20,6 +20,7 @@
 #include "common/metrics.h"
 #include "device/activity_profiler.h"
 #include "device/cpu_allocator.h"
+#include "device/memory_pools.h"
 #include "lowering/calls/runtime_ops.h"
 #include "lowering/execution/call_errors.h"
 #include "lowering/execution/execution_guard.h"
@@ -276,6 +277,9 @@ bool leave_out_unneeded(Job& job) {
 
 Ages ages_of(const Job& job) {
   Ages ages{.newest = job.newest_tensor};
+  if (const MemoryPool* pool = device_pool(job.device)) {
+    ages.times_empty = pool->times_empty();
+  }
   for (size_t leaf = 0; leaf < job.trace.leaves().size(); ++leaf) {
     const int64_t id = job.trace.leaf_info(leaf).tensor_id;
     if (id != DeviceDataInfo::kNoTensor) {

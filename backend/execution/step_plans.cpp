@@ -391,9 +391,13 @@ void StepPlans::settle(Step& step, bool cut) {
   step = std::move(settled);
 }
 
-// At first there is time to plan anew where no cuts had promised a gain; later that would compile again.
+// At first there is time to plan anew where no cuts had promised a gain, or to cut what has been settled whole; later
+// that would compile again, since the pieces of a step are not quite alike each time.
 void StepPlans::try_again(Step& step, bool is_beginning) {
-  const bool is_first = step.num_retrials++ == 0 && is_beginning;
+  const bool is_first = step.num_retrials++ == 0;
+  if (!step.is_cut && !is_beginning) {
+    return;
+  }
   if (step.cuts.empty() && (!is_first || step.is_long() || step.is_apart(num_steps_, kNear))) {
     return;
   }

@@ -63,11 +63,11 @@ def test_single_sizes_are_not_compiled(device):
 
 @pytest.mark.own_schedule("counts graphs")
 def test_another_phase_is_compiled_soon(device):
-    _, done = losses(device, [11] * 18)
+    _, done = losses(device, [11] * 60)
     if IS_LAZY:
         assert done.compiles > 0
         assert done.uncompiled >= 3 * done.compiles
-    _, done = losses(device, [12] * 5, before=[12] * 18)
+    _, done = losses(device, [12] * 5, before=[12] * 60)
     if IS_LAZY:
         assert (done.compiles, done.uncompiled) == (0, 0)
 

@@ -117,6 +117,17 @@ TEST_F(MemoryPoolTest, ReleasedMemoryReadsAsZeros) {
   pool_.deallocate(again);
 }
 
+TEST_F(MemoryPoolTest, CountsHowOftenItIsLeftEmpty) {
+  void* small = pool_.allocate(10);
+  void* large = pool_.allocate(kLargeBlock);
+  pool_.deallocate(small);
+  EXPECT_EQ(pool_.times_empty(), 0);
+  pool_.deallocate(large);
+  EXPECT_EQ(pool_.times_empty(), 1);
+  pool_.deallocate(pool_.allocate(10));
+  EXPECT_EQ(pool_.times_empty(), 2);
+}
+
 TEST_F(MemoryPoolTest, Figures) {
   void* small = pool_.allocate(100);
   void* large = pool_.allocate(2 * kMebibyte);

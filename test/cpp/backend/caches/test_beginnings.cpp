@@ -97,6 +97,16 @@ TEST_F(BeginningsTest, WhatRepeatsItselfSoonAfterwardsIsOfTheSameProgram) {
   EXPECT_FALSE(is_beginning());
 }
 
+TEST_F(BeginningsTest, WhatGoesOnRepeatingItselfIsAnotherOneInTheEnd) {
+  run_steps(1, run_steps(1));
+  run_steps(60, current_step());
+  const uint64_t first = run_steps(1);
+  run_steps(20, first);
+  EXPECT_FALSE(is_beginning());
+  run_steps(20, first);
+  EXPECT_TRUE(is_beginning());
+}
+
 TEST_F(BeginningsTest, AnotherOneOfLongStepsBeginsSooner) {
   run_steps(100);
   const uint64_t first = run_steps(2, 0, 1000);
@@ -142,6 +152,10 @@ TEST_F(BeginningsTest, StepsOfAnotherKindBetweenOthersAreNoBeginning) {
 
 class AgesTest : public BeginningsTest {
  protected:
+  AgesTest() {
+    note_ages({}, false); // whatever memory the tests before have left
+    begin_anew();
+  }
   static uint64_t make_tensor() {
     return ++newest_;
   }
@@ -199,6 +213,23 @@ TEST_F(AgesTest, WhatReadsNothingTellsNothing) {
   run_known(1, Ages::kNone);
   run_unknown(parameter);
   EXPECT_TRUE(is_beginning());
+}
+
+TEST_F(AgesTest, ProgramThatIsLeftWithoutMemoryHasEnded) {
+  const uint64_t parameter = run_program();
+  const auto run_left = [&](uint64_t times_empty) {
+    note_step();
+    return note_ages({parameter, make_tensor(), times_empty}, true);
+  };
+  EXPECT_TRUE(run_left(1));
+  EXPECT_TRUE(is_beginning());
+  run_steps(50);
+  ASSERT_FALSE(is_beginning());
+  EXPECT_FALSE(run_left(1));
+  EXPECT_TRUE(run_left(2));
+  EXPECT_FALSE(run_left(3)) << "it leaves nothing behind in each step";
+  run_steps(50);
+  EXPECT_TRUE(run_left(0)); // as before
 }
 
 TEST_F(AgesTest, KnownGraphOfNewTensorsDoesNotHideTheProgram) {

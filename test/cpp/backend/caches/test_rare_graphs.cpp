@@ -1,6 +1,7 @@
 #include "backend/caches/rare_graphs.h"
 
 #include "backend/api/cached_run.h"
+#include "backend/caches/steps.h"
 #include "test/cpp/backend/caches/step_of_length.h"
 
 namespace lazyplug {
@@ -21,14 +22,19 @@ class RareGraphsTest : public BackendTest {
     }
     reset_metrics();
   }
-  static void run_now_and_then(int64_t num_others) {
+  // How often a graph that comes every so many steps is not compiled.
+  static int64_t times_uncompiled(int64_t distance) {
+    clear_graphs();
     warm_up();
-    for (int64_t round = 0; round < 70; ++round) {
-      run_step_of_length(2);
-      for (int64_t i = 0; i < num_others; ++i) {
-        run_step_of_length(1);
+    const Trace trace;
+    int64_t times = 0;
+    while (runs_uncompiled(trace, {}, /*will_repeat=*/false)) {
+      ++times;
+      for (int64_t step = 0; step < distance; ++step) {
+        note_step();
       }
     }
+    return times;
   }
   static void expect(int64_t num_compiled, int64_t num_uncompiled) {
     EXPECT_EQ(count("Compile"), num_compiled);
@@ -58,19 +64,20 @@ TEST_F(RareGraphsTest, WhatComesOnceLaterOnIsNot) {
   expect(0, 5);
 }
 
-TEST_F(RareGraphsTest, WhatComesInShortOrderIsCompiledSoon) {
-  run_now_and_then(2);
-  expect(1, 16);
+TEST_F(RareGraphsTest, WhatGoesOnComingIsCompiled) {
+  warm_up();
+  for (int64_t i = 0; i < 300; ++i) {
+    run_step_of_length(2);
+    run_step_of_length(1);
+    run_step_of_length(1);
+  }
+  expect(1, 256);
 }
 
-TEST_F(RareGraphsTest, WhatComesNowAndThenIsCompiledLate) {
-  run_now_and_then(20);
-  expect(1, 32);
-}
-
-TEST_F(RareGraphsTest, WhatComesSeldomIsCompiledLast) {
-  run_now_and_then(100);
-  expect(1, 63);
+TEST_F(RareGraphsTest, WhatComesSeldomIsCompiledLater) {
+  EXPECT_EQ(times_uncompiled(3), 256);
+  EXPECT_EQ(times_uncompiled(21), 512);
+  EXPECT_EQ(times_uncompiled(101), 1023);
 }
 
 TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {

@@ -33,6 +33,9 @@ class Program {
   void set_changes(int64_t changes) {
     changes_per_step_ = changes;
   }
+  void pause(microseconds time) {
+    totals_.time += time;
+  }
   void reset_counters() {
     totals_.ops = totals_.changes = 0;
   }
@@ -132,6 +135,17 @@ TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
   ShortSteps trials;
   EXPECT_LT(Program(6, 2, 4).run(trials, kEnough), 200);
   EXPECT_EQ(trials.num_trials(), 1);
+}
+
+TEST(ShortSteps, APauseOfTheProgramIsNoLoss) {
+  ShortSteps trials;
+  Program line_search(6, 4, 3);
+  for (int i = 0; i < kEnough / 250; ++i) { // a stretch has 171 steps
+    line_search.run(trials, 250);
+    line_search.pause(microseconds{200'000});
+  }
+  EXPECT_EQ(trials.num_trials(), 1);
+  EXPECT_EQ(trials.num_won(), 1);
 }
 
 TEST(ShortSteps, WhatIsNotKnownGoesWithTheRest) {

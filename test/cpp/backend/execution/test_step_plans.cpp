@@ -347,6 +347,16 @@ TEST_F(StepPlansTest, WhatHadNothingToGainIsPlannedAnewAtTheBeginningOnly) {
   }
 }
 
+TEST_F(StepPlansTest, WhatWasKeptWholeIsCutOnTrialAtTheBeginningOnly) {
+  for (const bool is_late : {false, true}) {
+    is_beginning_ = true;
+    const uint64_t first_op = is_late ? 1 : 100'000;
+    run_steps(kSettled, first_op, /*cut_gain=*/-1);
+    is_beginning_ = !is_late;
+    EXPECT_EQ(run_steps(StepPlans::kRetrials[0] + kSettled, first_op) == 0, is_late);
+  }
+}
+
 TEST_F(StepPlansTest, StepEndsInPiecesWhereItsOwnCutsAreMade) {
   run_steps(kPlanned, 1);
   EXPECT_FALSE(is_in_pieces_);
