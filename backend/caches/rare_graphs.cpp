@@ -82,7 +82,7 @@ When when_to_compile() {
 
 } // namespace
 
-bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots, bool will_repeat) {
+bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
   static Counter& misses = counter("CacheMiss");
   static Counter& uncompiled = counter("RunUncompiled");
   const When when = when_to_compile();
@@ -92,7 +92,7 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots, bool will_r
   }
   const Hash128 graph = graph_hash(trace, roots);
   const auto times = rare_graphs().note(graph, trace.nodes().size(), when == When::kNever);
-  if (!times || (will_repeat && when == When::kAuto)) {
+  if (!times) {
     return false;
   }
   misses.add();

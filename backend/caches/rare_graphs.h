@@ -15,8 +15,8 @@ namespace lazyplug {
 //
 // All of it is thread-safe.
 
-// Whether to run a trace, which has not been compiled and which this notes, call by call. Not if it `will_repeat`.
-bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots, bool will_repeat);
+// Whether to run a trace, which has not been compiled and which this notes, call by call.
+bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots);
 
 // Forgets what has come.
 void clear_rare_graphs();

@@ -43,10 +43,8 @@ bool CutPolicy::is_chunk(const Limits& limits) const {
 void CutPolicy::cut(const Limits& limits, size_t num_awaited) {
   chunk_ops_ = 0;
   timed_step_ = 0;
-  has_ended_piece_ = is_cutting_ && is_planned_;
   if (!is_cutting_ && step_ops_ != 0) {
     end_step(limits, num_awaited);
-    has_ended_piece_ = uses_plans_ && plans_.has_ended_in_pieces();
   }
   is_cutting_ = false;
   is_planned_ = false;

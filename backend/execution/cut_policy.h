@@ -64,10 +64,6 @@ class CutPolicy {
   StepPlans::StepId timed_step() const {
     return timed_step_;
   }
-  // Whether what the last cut has ended is a piece of a step that is cut as planned, and so will come again.
-  bool has_ended_piece() const {
-    return has_ended_piece_;
-  }
   // Whether steps are cut as planned, from the next one on.
   void use_plans(bool use) {
     uses_plans_ = use;
@@ -101,7 +97,6 @@ class CutPolicy {
   size_t expected_ops_ = 0; // the longest of them
   bool is_cutting_ = false; // should_cut() or cut_here() said so
   bool is_planned_ = false; // because of a plan
-  bool has_ended_piece_ = false;
   bool uses_plans_ = false;
   StepPlans plans_;
   StepPlans::StepId timed_step_ = 0;

@@ -307,8 +307,7 @@ CachedComputationPtr find_graph(Job& job) {
   if (known) {
     return known;
   }
-  return runs_uncompiled(job.trace, job.roots, job.is_planned) ? nullptr
-                                                               : find_or_compile(job.trace, job.roots, job.provenance);
+  return runs_uncompiled(job.trace, job.roots) ? nullptr : find_or_compile(job.trace, job.roots, job.provenance);
 }
 
 ComputationResult compute(Job& job, Failures& failures) {

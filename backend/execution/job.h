@@ -48,9 +48,8 @@ struct Job {
   FloatControl float_control = FloatControl::of_this_thread(); // of the same
   bool may_teach = false;                                      // some signature is not proven
   bool timed = false;                                          // the report says what kernels take
-  bool is_planned = false; // a piece of a step that is cut as planned: it will come again
-  Worker* side = nullptr;  // may run parts of it beside it
-  Trace whole;             // what the trace has been taken from, if run_job() has left something out: owns the layouts
+  Worker* side = nullptr;                                      // may run parts of it beside it
+  Trace whole; // what the trace has been taken from, if run_job() has left something out: owns the layouts
 };
 
 // Computes the results of a job; each is ready afterwards, with its memory or

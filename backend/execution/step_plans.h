@@ -96,11 +96,6 @@ class StepPlans {
   // The program, whose beginning it may be (backend/caches/beginnings.h), ends the step, and waits for so many of its
   // first ops. Returns its number if its kernels should be timed, or 0.
   StepId end_step(size_t num_awaited = SIZE_MAX, bool is_beginning = true);
-  // Whether that step has been cut as planned for it.
-  bool has_ended_in_pieces() const {
-    const auto ended = steps_.find(ended_);
-    return was_cut_ && ended != steps_.end() && ended->second.cuts_now;
-  }
   // It waits for more, before it goes on: so many first ops of the step that it has ended.
   void note_also_awaited(size_t num_awaited);
   // The program has the result that it ended the step for.

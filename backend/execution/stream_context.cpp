@@ -418,7 +418,6 @@ Job StreamContext::take_job(const Cut& cut) {
   const auto awaited = std::exchange(awaited_, std::nullopt);
   cut_policy_.cut(cut_limits(), awaited ? num_timed_calls_until(*awaited) : SIZE_MAX);
   job.timed = cut_policy_.timed_step() != 0;
-  job.is_planned = cut_policy_.has_ended_piece();
   choose_overlap();
   job.trace = std::exchange(trace_, Trace());
   trace_.reserve(prediction_.expected_size());

@@ -28,7 +28,7 @@ class RareGraphsTest : public BackendTest {
     warm_up();
     const Trace trace;
     int64_t times = 0;
-    while (runs_uncompiled(trace, {}, /*will_repeat=*/false)) {
+    while (runs_uncompiled(trace, {})) {
       ++times;
       for (int64_t step = 0; step < distance; ++step) {
         note_step();
@@ -87,15 +87,6 @@ TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {
   }
   EXPECT_EQ(count("Compile"), 48);
   EXPECT_EQ(count("RunUncompiled"), 12);
-}
-
-TEST_F(RareGraphsTest, WhatWillRepeatIsCompiledAtOnce) {
-  warm_up();
-  Trace trace;
-  EXPECT_FALSE(runs_uncompiled(trace, {}, /*will_repeat=*/true));
-  EXPECT_TRUE(runs_uncompiled(trace, {}, /*will_repeat=*/false));
-  const ScopedFlag<std::string> never(config().compile, "never");
-  EXPECT_TRUE(runs_uncompiled(trace, {}, /*will_repeat=*/true));
 }
 
 TEST_F(RareGraphsTest, FlagDecides) {

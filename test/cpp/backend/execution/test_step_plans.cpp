@@ -96,7 +96,6 @@ class StepPlansTest : public testing::Test {
     }
     const auto timed = plans_.end_step(SIZE_MAX, is_beginning_);
     num_timed_ += timed != 0;
-    is_in_pieces_ = plans_.has_ended_in_pieces();
     now_ += cuts == 0 ? kernels_ : kernels_ * (1 - cut_gain);
     if (timed != 0) {
       plans_.note_kernels(timed, std::vector<float>(num_ops, static_cast<float>(kernels_) / num_ops), 5e-6);
@@ -124,7 +123,6 @@ class StepPlansTest : public testing::Test {
   bool may_overlap_ = true;
   size_t num_timed_ = 0;
   bool is_beginning_ = true;
-  bool is_in_pieces_ = false; // the last step
   double kernels_ = kKernels;
   StepPlans plans_{[this] { return now_; }};
 };
@@ -355,15 +353,6 @@ TEST_F(StepPlansTest, WhatWasKeptWholeIsCutOnTrialAtTheBeginningOnly) {
     is_beginning_ = !is_late;
     EXPECT_EQ(run_steps(StepPlans::kRetrials[0] + kSettled, first_op) == 0, is_late);
   }
-}
-
-TEST_F(StepPlansTest, StepEndsInPiecesWhereItsOwnCutsAreMade) {
-  run_steps(kPlanned, 1);
-  EXPECT_FALSE(is_in_pieces_);
-  EXPECT_GT(run_step(1), 0) << "on trial";
-  EXPECT_TRUE(is_in_pieces_);
-  EXPECT_GT(run_step(1, 0.3, kOps + 1), 0) << "begins like that one, and so is cut, too";
-  EXPECT_FALSE(is_in_pieces_);
 }
 
 // Its graphs are to be compiled while a program begins.
