@@ -72,7 +72,7 @@ class StepPlans {
   static constexpr size_t kNear = 2;         // after so many: a program is to compile at its beginning only
   static constexpr size_t kQuiet = 16;       // after so many settled steps, recording is not timed
   static constexpr size_t kMaxFreed = 3;     // how often others are not cut, so that a step can be timed
-  // After how many steps one that is settled comes on trial again.
+  // After how many steps one that is settled comes on trial again, if it is cut, or the program begins.
   static constexpr size_t kRetrials[] = {12, 150, 2'000};
 
   StepPlans();

@@ -48,7 +48,7 @@ c10::ScalarType dtype_of(const c10::TensorImpl& tensor) {
 }
 
 // Which kernels refuse as factors, as limits and as steps.
-bool has_no_positive_number(const Call& call) {
+bool has_nonpositive_number(const Call& call) {
   return std::any_of(call.scalars.begin(), call.scalars.end(), [](const c10::IValue& number) {
     return number.isDouble() && !(number.toDouble() > 0);
   });
@@ -62,7 +62,7 @@ bool has_strings(const c10::Stack& stack) {
 Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
   constexpr uint64_t kUndefined = 255;
   Hash128 key = hash_combine(Hash128{}, reinterpret_cast<uintptr_t>(call.op));
-  key = hash_combine(key, has_no_positive_number(call) ? 1 : 0);
+  key = hash_combine(key, has_nonpositive_number(call) ? 1 : 0);
   std::optional<uint64_t> last;
   for (const TensorArg& arg : call.tensors) {
     const bool is_number = arg.tensor && arg.tensor->is_wrapped_number();
@@ -134,7 +134,7 @@ std::vector<c10::Warning> ask_kernel(const Call& call, const c10::Stack& stack, 
   } else {
     const auto accepts = [&](c10::ScalarType dtype) { return results_of(dtype).has_value(); };
     trial->may_refuse = accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) || has_unusual_dtypes(call) ||
-                        has_strings(stack) || has_no_positive_number(call);
+                        has_strings(stack) || has_nonpositive_number(call);
   }
   return once;
 }
