@@ -14,6 +14,7 @@ class Beginnings {
   void note_graph(size_t num_ops, uint64_t first_step, uint64_t times) {
     const uint64_t step = current_step();
     if (uint64_t unset = begin_.load(std::memory_order_relaxed); unset == 0) {
+      noticed_in_.store(step, std::memory_order_relaxed);
       begin_.compare_exchange_strong(unset, step, std::memory_order_relaxed);
     }
     if (times == kOften) {
@@ -27,6 +28,7 @@ class Beginnings {
     if (!is_watching_.load(std::memory_order_relaxed)) {
       is_watching_.store(true, std::memory_order_relaxed);
       watched_since_ = step;
+      watches_beginning_ = is_beginning();
       num_repeating_ = num_old_ = num_others_ = 0;
       this_step_ = {step};
     } else if (step != this_step_.number) {
@@ -58,6 +60,7 @@ class Beginnings {
     }
     const bool is_another = num_of_program_.exchange(0, std::memory_order_relaxed) >= kQuiet;
     if (is_another) {
+      noticed_in_.store(current_step(), std::memory_order_relaxed);
       begin_at(current_step());
     }
     return is_another;
@@ -117,16 +120,17 @@ class Beginnings {
     } else if (num_new >= num_repeated) {
       num_repeating_ = num_new != 0 ? 0 : num_repeating_;
     } else if ((num_repeating_ += 1 + num_repeated / kLongStep) >= kEnough) {
-      const uint64_t begin = begin_.load(std::memory_order_relaxed);
-      if (next >= begin + kLeastDistance) {
+      if (watches_beginning_ && next < begin_.load(std::memory_order_relaxed) + kLeastDistance) {
+        is_watching_.store(false, std::memory_order_relaxed); // it is what has begun
+      } else if (next >= noticed_in_.load(std::memory_order_relaxed) + kLeastDistance) {
+        noticed_in_.store(next, std::memory_order_relaxed);
         begin_at(next);
-      } else if (watched_since_ < begin + kSteps) { // it is what has begun
-        is_watching_.store(false, std::memory_order_relaxed);
       }
     }
   }
 
-  std::atomic<uint64_t> begin_{0}; // the step; 0: no graph has come
+  std::atomic<uint64_t> begin_{0};      // the step; 0: no graph has come
+  std::atomic<uint64_t> noticed_in_{0}; // the step in which the last one was noticed that had not been left
   std::atomic<bool> has_repeated_{false};
   std::atomic<uint64_t> num_updates_{0};       // since it began
   std::atomic<uint64_t> newest_of_program_{0}; // tensor that it has had
@@ -136,9 +140,10 @@ class Beginnings {
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;
-  size_t num_repeating_ = 0; // steps in a row, the long ones more than once
-  size_t num_old_ = 0;       // ops of graphs that had come before
-  size_t num_others_ = 0;    // of others, in steps that have ended
+  bool watches_beginning_ = false; // steps are watched since then
+  size_t num_repeating_ = 0;       // steps in a row, the long ones more than once
+  size_t num_old_ = 0;             // ops of graphs that had come before
+  size_t num_others_ = 0;          // of others, in steps that have ended
   Step this_step_;
 };
 

@@ -13,8 +13,8 @@ namespace lazyplug {
 // A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
 // beginning is over, when a graph that is not known reads only tensors that are newer than all that the program before
 // has had, whose graphs had for a while all read some that were not; when for the first time in 16 steps nothing has
-// been left in the device's memory; or, 96 steps after it has begun or later, when six steps in a row, or fewer long
-// ones, have repeated themselves and hardly anything that had come before them.
+// been left in the device's memory; or, 96 steps after another one has been noticed otherwise, or later, when six steps
+// in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
 //
 // All of it is thread-safe.
 

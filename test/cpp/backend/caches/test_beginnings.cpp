@@ -232,6 +232,18 @@ TEST_F(AgesTest, ProgramThatIsLeftWithoutMemoryHasEnded) {
   EXPECT_TRUE(run_left(0)); // as before
 }
 
+// The next one is noticed by what it repeats, although something else has just begun, and has come often.
+TEST_F(AgesTest, ProgramAfterAShortOneBegins) {
+  run_program();
+  run_steps(100, current_step());
+  EXPECT_TRUE(note_ages({Ages::kNone, make_tensor(), 1}, true));
+  note_graph(kOps, current_step(), 40);
+  ASSERT_FALSE(is_beginning());
+  const uint64_t first = run_steps(1);
+  run_steps(7, first);
+  EXPECT_TRUE(is_beginning());
+}
+
 TEST_F(AgesTest, KnownGraphOfNewTensorsDoesNotHideTheProgram) {
   run_program();
   const uint64_t parameter = make_tensor();
