@@ -22,7 +22,7 @@ from helpers import DEVICE, work
         lambda: torch.linalg.lstsq(torch.eye(2, device=DEVICE), torch.ones(2, 1)),
         lambda: torch.nn.Conv2d(1, 1, 2)(torch.ones(1, 1, 4, 4, device=DEVICE)),
         lambda: F.conv2d(torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2, device=DEVICE)),
-        lambda: F.conv_transpose1d(torch.ones(1, 1, 4, device=DEVICE), torch.ones(1, 1, 2, device=DEVICE), torch.ones(1)),
+        lambda: F.conv_transpose1d(*torch.ones(2, 1, 1, 2, device=DEVICE), torch.ones(1)),
     ],
 )
 def test_two_devices_are_refused(call):

@@ -152,7 +152,7 @@ def planned():
     config.set("chunk_nodes", 0)
     config.set("overlap", "always")
     torch.ones(1, device=DEVICE).item()  # the settings are read when a trace begins
-    torch_lazyplug._C._lazy._clear_ir_cache()  # steps are planned while a program begins: whatever ran before, it does now
+    torch_lazyplug._C._lazy._clear_ir_cache()  # a program begins, whatever ran before: that is when steps are planned
     metrics.reset()
     yield
     for name, value in before.items():
