@@ -35,8 +35,8 @@ constexpr size_t kSmall = 32 << 10;
 // Whether to copy a few bytes is all there is to do.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   return a.layout() == at::kStrided && b.layout() == at::kStrided && a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.nbytes() <= kSmall && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() &&
-         a.is_non_overlapping_and_dense();
+         a.strides() == b.strides() && a.numel() != 0 && a.nbytes() <= kSmall && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg() && a.is_non_overlapping_and_dense();
 }
 
 // The bytes that `self` would hold after a copy from a CPU tensor. Copied now:
