@@ -66,15 +66,6 @@ class Beginnings {
     return is_another;
   }
 
-  // There are programs that leave nothing behind in each of their steps.
-  bool has_been_left(uint64_t times_empty) {
-    if (times_empty_.exchange(times_empty, std::memory_order_relaxed) == times_empty) {
-      return false;
-    }
-    const uint64_t step = current_step();
-    return step >= emptied_in_.exchange(step, std::memory_order_relaxed) + kQuiet;
-  }
-
   void note_update() {
     num_updates_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -111,6 +102,15 @@ class Beginnings {
     size_t num_repeated = 0; // ops of graphs that have come in other steps since steps are watched
     size_t num_new = 0;      // likewise, that had not come
   };
+
+  // For the first time in a while: there are programs that leave nothing behind in each of their steps.
+  bool has_been_left(uint64_t times_empty) {
+    if (times_empty_.exchange(times_empty, std::memory_order_relaxed) == times_empty) {
+      return false;
+    }
+    const uint64_t step = current_step();
+    return step >= emptied_in_.exchange(step, std::memory_order_relaxed) + kQuiet;
+  }
 
   void end_step(uint64_t next) {
     const auto [number, num_repeated, num_new] = std::exchange(this_step_, {next});

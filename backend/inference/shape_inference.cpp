@@ -304,7 +304,7 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
   } else if (makes_of_number(*call.op) && arguments[0].isTensor()) {
     arguments[0] = arguments[0].toTensor().new_empty({2});
   }
-  for (size_t i = 0; i < arguments.size(); ++i) {
+  for (size_t i = 0; i < arguments.size(); ++i) { // where Meta is named, nothing would be computed
     if (call.op->args()[i].kind == ArgKind::kDevice) {
       arguments[i] = c10::Device(c10::kCPU);
     }
