@@ -153,13 +153,6 @@ template <int kRows, typename T, typename V>
   }
 }
 
-template <typename T, typename V = VectorOf<T>>
-V largest_of(int64_t n, const T* a) {
-  V result[1];
-  find_largest_of(n, a, result);
-  return result[0];
-}
-
 // x / divisor, nearly always rounded correctly, in less time.
 template <typename V>
 V divide(V x, V divisor, [[maybe_unused]] V inverse) {
@@ -208,20 +201,25 @@ visit_log_sums(int64_t num_rows, int64_t n, const T* a, const Replace& replace, 
   const V rest = broadcast<V>(kLowest);
   for (int64_t first = 0; first < num_rows; first += kBlock) {
     const int64_t end = num_rows - first < kBlock ? num_rows : first + kBlock;
-    T largest[kBlock];
+    V largest[kBlock];
     T logarithms[kBlock] = {};
+    visit_rows<V>(end - first, [&](auto rows, int64_t row) __attribute__((always_inline)) {
+      V found[rows];
+      find_largest_of(n, a + (first + row) * n, found);
+      std::copy_n(found, int{rows}, largest + row);
+    });
     for (int64_t row = first; row < end; ++row) {
-      const V top = replace(largest_of(n, a + row * n));
+      V& top = largest[row - first];
+      top = replace(top);
       Partials<V> sums(0);
       visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
         sums.of[column] += exp(access.load(a + row * n + i, rest) - top);
       });
-      largest[row - first] = top[0];
       logarithms[row - first] = fold_sum(sums)[0];
     }
     store(log(load<V>(logarithms)), logarithms);
     for (int64_t row = first; row < end; ++row) {
-      use(row, largest[row - first], logarithms[row - first]);
+      use(row, largest[row - first][0], logarithms[row - first]);
     }
   }
 }
@@ -247,33 +245,6 @@ void logsumexp(int64_t num_rows, int64_t n, T* out, const T* a) {
   visit_log_sums(num_rows, n, a, finite, [&](int64_t row, T largest, T logarithm) { out[row] = logarithm + largest; });
 }
 
-template <typename T>
-void softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
-  using V = VectorOf<T>;
-  Partials<V> sums(0);
-  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    sums.of[column] = multiply_add(access.load(gradient + i), access.load(result + i), sums.of[column]);
-  });
-  const V sum = fold_sum(sums);
-  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-    access.store((access.load(gradient + i) - sum) * access.load(result + i), out + i);
-  });
-}
-
-template <typename T>
-void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
-  using V = VectorOf<T>;
-  Partials<V> sums(0);
-  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
-    sums.of[column] += access.load(gradient + i);
-  });
-  const V sum = fold_sum(sums);
-  visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
-    const V product = exp(access.load(result + i)) * sum;
-    access.store(access.load(gradient + i) - product, out + i);
-  });
-}
-
 // Of the first n elements of each of kRows rows, `stride` apart, as distances from a guess.
 template <int kRows, typename T, typename V>
 [[gnu::always_inline]] inline void
@@ -287,6 +258,44 @@ sum_up(int64_t n, int64_t stride, const T* a, const V (&guess)[kRows], V (&resul
   });
   for (int row = 0; row < kRows; ++row) {
     result[row] = fold_sum(sums[row]);
+  }
+}
+
+// Of kRows rows.
+template <int kRows, typename T>
+[[gnu::always_inline]] inline void softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
+  using V = VectorOf<T>;
+  Partials<V> sums[kRows];
+  visit_row<V>(n, [&](auto access, int64_t i, int column) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      const int64_t place = row * n + i;
+      V& sum = sums[row].of[column];
+      sum = multiply_add(access.load(gradient + place), access.load(result + place), sum);
+    }
+  });
+  for (int row = 0; row < kRows; ++row) {
+    const V sum = fold_sum(sums[row]);
+    visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+      const int64_t place = row * n + i;
+      access.store((access.load(gradient + place) - sum) * access.load(result + place), out + place);
+    });
+  }
+}
+
+// Of kRows rows.
+template <int kRows, typename T>
+[[gnu::always_inline]] inline void log_softmax_backward(int64_t n, T* out, const T* gradient, const T* result) {
+  using V = VectorOf<T>;
+  V guess[kRows] = {};
+  V sums[kRows];
+  sum_up(n, n, gradient, guess, sums);
+  for (int row = 0; row < kRows; ++row) {
+    visit_row<V>(n, [&](auto access, int64_t i, int /*column*/) __attribute__((always_inline)) {
+      const int64_t place = row * n + i;
+      const V product = exp(access.load(result + place)) * sums[row];
+      access.store(access.load(gradient + place) - product, out + place);
+    });
   }
 }
 

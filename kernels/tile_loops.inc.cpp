@@ -345,12 +345,6 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, [[maybe_
     case Opcode::kJoin:
       join_row(n, out, a, b, static_cast<int64_t>(s));
       break;
-    case Opcode::kSoftmaxBackward:
-      softmax_backward(n, out, a, b);
-      break;
-    case Opcode::kLogSoftmaxBackward:
-      log_softmax_backward(n, out, a, b);
-      break;
     case Opcode::kNormalize:
       normalize(n, out, a, b[0], c[0]);
       break;
@@ -362,7 +356,8 @@ void compute_row(int64_t n, T* out, const T* a, const T* b, const T* c, [[maybe_
 // What several rows are gone through at once for.
 template <Opcode kOpcode>
 constexpr bool kTakesSeveralRows =
-    kOpcode == Opcode::kSoftmax || kOpcode == Opcode::kRowCenter || kOpcode == Opcode::kRowRstd;
+    kOpcode == Opcode::kSoftmax || kOpcode == Opcode::kSoftmaxBackward || kOpcode == Opcode::kLogSoftmaxBackward ||
+    kOpcode == Opcode::kRowCenter || kOpcode == Opcode::kRowRstd;
 
 template <Opcode kOpcode, int kRows, typename T>
 [[gnu::always_inline]] inline void
@@ -370,6 +365,10 @@ compute_rows(int64_t first, int64_t n, T* out, const T* a, [[maybe_unused]] cons
   const T* row = a + first * n;
   if constexpr (kOpcode == Opcode::kSoftmax) {
     softmax<kRows>(n, out + first * n, row);
+  } else if constexpr (kOpcode == Opcode::kSoftmaxBackward) {
+    softmax_backward<kRows>(n, out + first * n, row, b + first * n);
+  } else if constexpr (kOpcode == Opcode::kLogSoftmaxBackward) {
+    log_softmax_backward<kRows>(n, out + first * n, row, b + first * n);
   } else if constexpr (kOpcode == Opcode::kRowCenter) {
     center<kRows>(n, row, out + first);
   } else {
