@@ -42,12 +42,12 @@ def _is_in_bad_fork() -> bool:
 
 def _lazy_init() -> None:
     """Initialises the device and runs the queued calls, once. Raises ``RuntimeError`` in a bad fork."""
-    if is_initialized() or hasattr(_tls, "is_initializing"):
+    if _initialized or hasattr(_tls, "is_initializing"):
         return
     # Before taking the lock: a thread of the parent may have held it at the fork.
     _C._device.check_not_bad_fork()
     with _lock:
-        if is_initialized():
+        if _initialized:
             return
         _C._device.init()
         _tls.is_initializing = True
@@ -64,7 +64,7 @@ def _lazy_call(call: Callable[[], Any], **kwargs: Any) -> None:
     """
     if not hasattr(_tls, "is_initializing"):
         with _queue_lock:
-            if not is_initialized():
+            if not _initialized:
                 _queued_calls.append((call, traceback.format_stack()))
                 return
     call()
@@ -81,13 +81,14 @@ def _run_queued_calls() -> None:
         _run_queued_call(call, origin)
 
 
-def _renew_locks() -> None:
-    # In a forked child: threads of the parent may have held them.
-    global _lock, _queue_lock
+def _begin_child() -> None:
+    # Threads of the parent may have held the locks; and what the parent has initialised, the child cannot use.
+    global _initialized, _lock, _queue_lock
+    _initialized = False
     _lock, _queue_lock = threading.Lock(), threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_locks)
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def _run_queued_call(call: Callable[[], Any], origin: list[str]) -> None:

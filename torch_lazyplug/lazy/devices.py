@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_CURRENT = -1  # the index that means the current device
+
+
 class LazyDeviceProperties(NamedTuple):
     """Facts about a device. All lazy devices are views of the host, so they share its memory and processors."""
 
@@ -95,7 +98,7 @@ class device_of(device):  # noqa: N801
 def synchronize(device: DeviceLike = None) -> None:
     """Waits until everything recorded on the device (default: the current one) has run; raises its first error."""
     _lazy_init()
-    _C._device.synchronize(_get_device_index(device, optional=True))
+    _C._device.synchronize(_CURRENT if device is None else _get_device_index(device, optional=True))
 
 
 def _check_index(index: int) -> None:
