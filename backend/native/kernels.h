@@ -215,5 +215,20 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const std::optional<at::Tensor>& hidden_bias);
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias);
+// In front of autograd's kernels.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
+    c10::DispatchKeySet keys,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias);
+std::tuple<at::Tensor, at::Tensor> differentiable_gru_cell(
+    c10::DispatchKeySet keys,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias);
 
 } // namespace lazyplug::native

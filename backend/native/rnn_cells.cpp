@@ -4,31 +4,41 @@
 #include <array>
 
 #include "backend/native/kernels.h"
+#include "backend/ops/op_registry.h"
+#include "backend/recording/fast_kernels.h"
 #include "lowering/calls/recurrent_cells.h"
 
 // PyTorch's LSTMCell and GRUCell ask an accelerator for fused cells, which have no
 // CPU kernels. Here they are one op each (lowering/calls/recurrent_cells.h, which says what
 // workspaces hold); or, where that does not compute them, ops that round as the CPU's
-// cells do.
+// cells do. The fused ones have no forward gradients in PyTorch; the ops have.
 //
 // Gate order and formulas: torch.nn.LSTMCell and torch.nn.GRUCell.
 namespace lazyplug::native {
 namespace {
 
-// Of a matrix, so many columns, from there on. What a dispatched view costs is as much as to record what reads it.
+// Of a matrix, so many columns, from there on.
+using Columns = at::Tensor (*)(const at::Tensor& matrix, int64_t first, int64_t count);
+
+// What a dispatched view costs is as much as to record what reads it.
 at::Tensor columns(const at::Tensor& matrix, int64_t first, int64_t count) {
   const int64_t offset = matrix.storage_offset() + first * matrix.stride(1);
   return at::native::as_strided_tensorimpl(matrix, {matrix.size(0), count}, matrix.strides(), offset);
 }
 
+// As autograd sees them.
+at::Tensor differentiable_columns(const at::Tensor& matrix, int64_t first, int64_t count) {
+  return matrix.narrow(1, first, count);
+}
+
 template <size_t kNumParts>
-std::array<at::Tensor, kNumParts> split(const at::Tensor& matrix) {
+std::array<at::Tensor, kNumParts> split(const at::Tensor& matrix, Columns take = columns) {
   constexpr auto kParts = static_cast<int64_t>(kNumParts);
   TORCH_CHECK(matrix.dim() == 2 && matrix.size(1) % kParts == 0, "expected a matrix of ", kParts, " gates");
   const int64_t count = matrix.size(1) / kParts;
   std::array<at::Tensor, kNumParts> parts;
   for (int64_t i = 0; i < kParts; ++i) {
-    parts[i] = columns(matrix, i * count, count);
+    parts[i] = take(matrix, i * count, count);
   }
   return parts;
 }
@@ -58,6 +68,59 @@ at::Tensor bias_grad(const at::Tensor& gates, bool has_bias) {
   return has_bias ? gates.sum(0, /*keepdim=*/false) : at::Tensor();
 }
 
+bool has_tangent(const at::Tensor& tensor) {
+  return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
+}
+bool has_tangent(const std::optional<at::Tensor>& tensor) {
+  return tensor && has_tangent(*tensor);
+}
+template <typename... Tensors>
+bool have_tangents(const Tensors&... tensors) {
+  return (has_tangent(tensors) || ...);
+}
+
+// Of ops: hidden state, cell state, workspace.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> compose_lstm_cell(
+    Columns take,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  const at::Tensor gates = add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
+  const auto chunks = split<4>(gates, take);
+  const at::Tensor in = chunks[0].sigmoid();
+  const at::Tensor forget = chunks[1].sigmoid();
+  const at::Tensor cell = chunks[2].tanh();
+  const at::Tensor out = chunks[3].sigmoid();
+  const at::Tensor cy = forget * cx + in * cell;
+  const at::Tensor hy = out * cy.tanh();
+  return {hy, cy, at::cat({in, forget, cell, out}, 1)};
+}
+
+// Hidden state, workspace.
+std::tuple<at::Tensor, at::Tensor> compose_gru_cell(
+    Columns take,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  const at::Tensor all_input = add_bias(input_gates, input_bias);
+  const at::Tensor all_hidden = add_bias(hidden_gates, hidden_bias);
+  const auto input = split<3>(all_input, take);
+  const auto hidden = split<3>(all_hidden, take);
+  // Of rows with gaps, as the CPU has them: the last elements of each are rounded otherwise than in the middle of a
+  // vector.
+  const int64_t width = 2 * hx.size(1);
+  const auto sums = split<2>(take(all_input, 0, width) + take(all_hidden, 0, width), take);
+  const at::Tensor reset = sums[0].sigmoid();
+  const at::Tensor update = sums[1].sigmoid();
+  const at::Tensor candidate = (input[2] + reset * hidden[2]).tanh();
+  const at::Tensor hy = candidate + update * (hx - candidate);
+  return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};
+}
+
 } // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
@@ -72,15 +135,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
           {input_gates, hidden_gates, or_undefined(input_bias), or_undefined(hidden_bias)})) {
     return cells::lstm(input_gates, hidden_gates, cx, input_bias, hidden_bias);
   }
-  const at::Tensor gates = add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias);
-  const auto chunks = split<4>(gates);
-  const at::Tensor in = chunks[0].sigmoid();
-  const at::Tensor forget = chunks[1].sigmoid();
-  const at::Tensor cell = chunks[2].tanh();
-  const at::Tensor out = chunks[3].sigmoid();
-  const at::Tensor cy = forget * cx + in * cell;
-  const at::Tensor hy = out * cy.tanh();
-  return {hy, cy, at::cat({in, forget, cell, out}, 1)};
+  return compose_lstm_cell(columns, input_gates, hidden_gates, cx, input_bias, hidden_bias);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
+    c10::DispatchKeySet keys,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  if (have_tangents(input_gates, hidden_gates, cx, input_bias, hidden_bias)) {
+    auto [hy, cy, workspace] =
+        compose_lstm_cell(differentiable_columns, input_gates, hidden_gates, cx, input_bias, hidden_bias);
+    return {std::move(hy), std::move(cy), workspace.detach()};
+  }
+  using Op = at::_ops::_thnn_fused_lstm_cell;
+  static const OpInfo& op = op_info(Op::name, Op::overload_name);
+  return fast_kernels::call_autograd<Op, std::tuple<at::Tensor, at::Tensor, at::Tensor>>(
+      op,
+      keys,
+      input_gates,
+      hidden_gates,
+      cx,
+      input_bias,
+      hidden_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
@@ -124,19 +203,31 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
           {input_gates, hidden_gates, or_undefined(input_bias), or_undefined(hidden_bias)})) {
     return cells::gru(input_gates, hidden_gates, hx, input_bias, hidden_bias);
   }
-  const at::Tensor all_input = add_bias(input_gates, input_bias);
-  const at::Tensor all_hidden = add_bias(hidden_gates, hidden_bias);
-  const auto input = split<3>(all_input);
-  const auto hidden = split<3>(all_hidden);
-  // Of rows with gaps, as the CPU has them: the last elements of each are rounded otherwise than in the middle of a
-  // vector.
-  const int64_t width = 2 * hx.size(1);
-  const auto sums = split<2>(columns(all_input, 0, width) + columns(all_hidden, 0, width));
-  const at::Tensor reset = sums[0].sigmoid();
-  const at::Tensor update = sums[1].sigmoid();
-  const at::Tensor candidate = (input[2] + reset * hidden[2]).tanh();
-  const at::Tensor hy = candidate + update * (hx - candidate);
-  return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};
+  return compose_gru_cell(columns, input_gates, hidden_gates, hx, input_bias, hidden_bias);
+}
+
+std::tuple<at::Tensor, at::Tensor> differentiable_gru_cell(
+    c10::DispatchKeySet keys,
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  if (have_tangents(input_gates, hidden_gates, hx, input_bias, hidden_bias)) {
+    auto [hy, workspace] =
+        compose_gru_cell(differentiable_columns, input_gates, hidden_gates, hx, input_bias, hidden_bias);
+    return {std::move(hy), workspace.detach()};
+  }
+  using Op = at::_ops::_thnn_fused_gru_cell;
+  static const OpInfo& op = op_info(Op::name, Op::overload_name);
+  return fast_kernels::call_autograd<Op, std::tuple<at::Tensor, at::Tensor>>(
+      op,
+      keys,
+      input_gates,
+      hidden_gates,
+      hx,
+      input_bias,
+      hidden_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>

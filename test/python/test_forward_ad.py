@@ -67,6 +67,41 @@ def test_a_row_through_layers(forward):
     both(compute, matrix())
 
 
+def cell_of(kind, dtype, device):
+    """A cell as a function of one tensor, and what it computes as one tensor."""
+    torch.manual_seed(0)
+    cell = kind(6, 4).to(device, dtype)
+    hidden = torch.linspace(-1, 1, 3 * 4, dtype=dtype).view(3, 4).to(device)
+
+    def run(x):
+        result = cell(x, (hidden, hidden.flip(0)) if kind is nn.LSTMCell else hidden)
+        return result[0] * result[1] if kind is nn.LSTMCell else result
+
+    return run, list(cell.parameters())
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_recurrent_cells(kind, dtype):
+    x, tangent = torch.linspace(-2, 2, 18, dtype=dtype).view(3, 6), torch.linspace(1, -1, 18, dtype=dtype).view(3, 6)
+    rtol = 1e-5 if dtype is torch.float32 else 1e-12
+
+    def compute(x, tangent):
+        run, parameters = cell_of(kind, dtype, x.device)
+        of_gradient = jvp(lambda z: torch.func.grad(lambda y: run(y).square().sum())(z), (x,), (tangent,))[1]
+        with fwAD.dual_level():
+            dual = fwAD.unpack_dual(run(fwAD.make_dual(x, tangent)))
+        return *jvp(run, (x,), (tangent,)), of_gradient, *torch.autograd.grad(dual.tangent.sum(), parameters)
+
+    def second(x):
+        run, _ = cell_of(kind, dtype, x.device)
+        return hessian(lambda z: run(z).sum())(x)
+
+    tolerances = {"rtol": rtol, "atol": rtol / 10}
+    both(compute, x, tangent, **tolerances, history=False)  # other ops than the CPU's, in the same order
+    both(second, x, **tolerances, history=False)
+
+
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_zeros_like_a_view_have_its_storage(view):
     both(lambda t, x: [torch.ops.aten._new_zeros_with_same_feature_meta(t, view(x))], torch.ones(3), matrix())
