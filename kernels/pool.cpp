@@ -17,6 +17,16 @@ bool can_pool(const Pool& pool) {
          pool.rows.in_size <= std::numeric_limits<int32_t>::max() / pool.columns.in_size;
 }
 
+bool is_quicker_here(const Pool& pool) {
+  if (pool.num_channels > 1) {
+    return true;
+  }
+  constexpr int64_t kLanes = 16;
+  const Pool::Axis& columns = pool.columns;
+  const int64_t lanes = (columns.out_size + kLanes - 1) / kLanes * kLanes;
+  return columns.stride <= 2 ? columns.out_size > 1 : columns.stride <= 4 && 2 * columns.out_size >= lanes;
+}
+
 namespace {
 
 // Computes parts of the rows of windows, of all planes.

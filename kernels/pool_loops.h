@@ -78,7 +78,8 @@ class PaddedRows {
   }
 
   int64_t max_rows() const {
-    return (kRowsAtOnce - 1) * pool_.rows.stride + (pool_.rows.window - 1) * pool_.rows.step + 1;
+    const int64_t at_once = std::min(kRowsAtOnce, pool_.rows.out_size);
+    return (at_once - 1) * pool_.rows.stride + (pool_.rows.window - 1) * pool_.rows.step + 1;
   }
 
   // For the rows of windows from `begin` to `end`. All are copied before one is read, since a load waits for stores of

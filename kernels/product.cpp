@@ -270,7 +270,7 @@ void dot(
     const void* b,
     int64_t stride_b,
     void* result) {
-  TORCH_INTERNAL_ASSERT(size > 0 && fits(size) && fits(stride_a) && fits(stride_b));
+  TORCH_INTERNAL_ASSERT(size == 1 || (size > 0 && fits(size) && fits(stride_a) && fits(stride_b)));
   dtype == c10::ScalarType::Float ? call_dot<float>(size, a, stride_a, b, stride_b, result)
                                   : call_dot<double>(size, a, stride_a, b, stride_b, result);
 }

@@ -1,10 +1,12 @@
 #include "backend/caches/beginnings.h"
 
+#include <array>
 #include <atomic>
 #include <utility>
 
 #include "backend/caches/steps.h"
 #include "common/fork_safe_mutex.h"
+#include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
@@ -40,7 +42,7 @@ class Beginnings {
   }
 
   bool note_ages(const Ages& ages, bool is_known) {
-    if (has_been_left(ages.times_empty)) {
+    if (has_been_left(ages)) {
       begin_at(current_step());
       return true;
     }
@@ -103,13 +105,20 @@ class Beginnings {
     size_t num_new = 0;      // likewise, that had not come
   };
 
+  // Of a device's memory.
+  struct Emptiness {
+    std::atomic<uint64_t> times{0};   // when the last graph came
+    std::atomic<uint64_t> in_step{0}; // in which that changed
+  };
+
   // For the first time in a while: there are programs that leave nothing behind in each of their steps.
-  bool has_been_left(uint64_t times_empty) {
-    if (times_empty_.exchange(times_empty, std::memory_order_relaxed) == times_empty) {
+  bool has_been_left(const Ages& ages) {
+    Emptiness& memory = memories_[ages.device];
+    if (memory.times.exchange(ages.times_empty, std::memory_order_relaxed) == ages.times_empty) {
       return false;
     }
     const uint64_t step = current_step();
-    return step >= emptied_in_.exchange(step, std::memory_order_relaxed) + kQuiet;
+    return step >= memory.in_step.exchange(step, std::memory_order_relaxed) + kQuiet;
   }
 
   void end_step(uint64_t next) {
@@ -135,8 +144,7 @@ class Beginnings {
   std::atomic<uint64_t> num_updates_{0};       // since it began
   std::atomic<uint64_t> newest_of_program_{0}; // tensor that it has had
   std::atomic<uint64_t> num_of_program_{0};    // graphs in a row that read what it had had
-  std::atomic<uint64_t> times_empty_{0};       // when the last graph came
-  std::atomic<uint64_t> emptied_in_{0};        // the step in which that changed
+  std::array<Emptiness, kMaxDevices> memories_;
   std::atomic<bool> is_watching_{false};
   ForkSafeMutex mutex_; // guards all members below
   uint64_t watched_since_ = 0;

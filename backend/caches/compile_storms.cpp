@@ -151,7 +151,6 @@ class CompileStorms {
   }
 
   void begin(uint64_t step) {
-    static Counter& storms = counter("CompileStorm");
     if (!is_on()) {
       const bool is_same = is_soon_after_storm(step);
       enough_repeated_ = is_same ? std::min(kGrowth * enough_repeated_, kMostRepeated) : kRepeated;
@@ -167,10 +166,11 @@ class CompileStorms {
       }
     }
     last_.clear();
-    storms.add();
+    storms_.add();
     storming_.store(true, std::memory_order_relaxed);
   }
 
+  Counter& storms_ = counter("CompileStorm");
   std::atomic<bool> storming_{false};
   std::atomic<bool> any_{false}; // some graph of `last_` has not been reused
   ForkSafeMutex mutex_;          // guards all members below

@@ -20,12 +20,12 @@ class RareGraphs {
   // Notes that a graph of so many ops has come. Returns how often it had come, if it is rare.
   std::optional<size_t> note(const Hash128& graph, size_t num_ops, bool is_always) {
     const uint64_t step = current_step();
-    const ForkSafeLock lock(mutex_);
-    auto known = seen_.find(graph);
-    note_graph(num_ops, known == seen_.end() ? step : known->second.first_step, 0);
+    note_graph(num_ops, first_step(graph).value_or(step), 0);
     if (!is_always && is_beginning()) {
       return std::nullopt;
     }
+    const ForkSafeLock lock(mutex_);
+    auto known = seen_.find(graph);
     if (known == seen_.end()) {
       if (seen_.size() >= kMaxSeen) {
         seen_.clear();
@@ -54,6 +54,12 @@ class RareGraphs {
   static constexpr uint64_t kFar = 64;
   static constexpr size_t kEnough = 1024;
   static constexpr size_t kMaxSeen = 4096;
+
+  std::optional<uint64_t> first_step(const Hash128& graph) {
+    const ForkSafeLock lock(mutex_);
+    const auto known = seen_.find(graph);
+    return known == seen_.end() ? std::nullopt : std::optional(known->second.first_step);
+  }
 
   struct Seen {
     uint64_t first_step = 0;

@@ -174,11 +174,15 @@ class Trials {
     if (choice_.load(std::memory_order_relaxed) != Choice::kTrials) {
       return;
     }
+    static Counter& tried = counter("ShortStepsTried");
+    static Counter& won = counter("ShortStepsAtOnce");
     const ShortSteps::StepId id = std::exchange(step_so_far, 0);
+    const bool is_to_try = may_try();
+    const ShortSteps::Totals now = totals();
     const ForkSafeLock lock(mutex_);
     // Steps of several threads tell nothing of any.
     const auto thread = std::this_thread::get_id();
-    if (thread != thread_ || !may_try()) {
+    if (thread != thread_ || !is_to_try) {
       thread_ = thread;
       steps_ = ShortSteps();
       is_at_once_.store(false, std::memory_order_relaxed);
@@ -186,10 +190,8 @@ class Trials {
     }
     const int64_t num_trials = steps_.num_trials();
     const int64_t num_won = steps_.num_won();
-    is_at_once_.store(steps_.end_step(id, totals()), std::memory_order_relaxed);
+    is_at_once_.store(steps_.end_step(id, now), std::memory_order_relaxed);
     if (steps_.num_trials() != num_trials) {
-      static Counter& tried = counter("ShortStepsTried");
-      static Counter& won = counter("ShortStepsAtOnce");
       tried.add();
       won.add(steps_.num_won() - num_won);
     }

@@ -65,15 +65,29 @@ class VaryingSizes {
       return false;
     }
     const Hash128 kind = kind_of(call);
-    const ForkSafeLock lock(mutex_);
-    return varying_.count(kind) != 0 && meet(call.key);
+    bool ends_step = false;
+    const bool result = [&] {
+      const ForkSafeLock lock(mutex_);
+      return varying_.count(kind) != 0 && meet(call.key, ends_step);
+    }();
+    if (ends_step) {
+      note_step();
+    }
+    return result;
   }
 
   bool varies(const Call& call) {
     const Hash128 kind = kind_of(call);
-    const ForkSafeLock lock(mutex_);
-    count_call();
-    return varying_.count(kind) != 0;
+    bool ends_step = false;
+    const bool result = [&] {
+      const ForkSafeLock lock(mutex_);
+      ends_step = count_call();
+      return varying_.count(kind) != 0;
+    }();
+    if (ends_step) {
+      note_step();
+    }
+    return result;
   }
 
   void clear() {
@@ -97,15 +111,14 @@ class VaryingSizes {
     Kinds kinds; // of its calls
   };
 
-  void count_call() {
-    if (++num_calls_ % kCallsPerStep == 0) {
-      note_step();
-    }
+  // Whether a step ends with it, which is to be noted without the lock.
+  bool count_call() {
+    return ++num_calls_ % kCallsPerStep == 0;
   }
 
   // Whether this is the first step in which the key comes.
-  bool meet(const Hash128& key) {
-    count_call();
+  bool meet(const Hash128& key, bool& ends_step) {
+    ends_step = count_call();
     const uint64_t step = current_step();
     const uint64_t now = (key.hi & ~kStepBits) | (step & kStepBits);
     Line& line = met_[key.lo % met_.size()];

@@ -161,7 +161,7 @@ Outputs DeviceContext::record_locked(
     raise(stream.take_failure());
   } else if (full) {
     const SyncCause cause("trace full");
-    submit_full(stream);
+    hand_over(stream);
   }
   return outputs;
 }
@@ -225,11 +225,13 @@ void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
 }
 
 LazyStorageImpl::State DeviceContext::state_of(const LazyStorageImpl& storage) {
+  check_not_bad_fork();
   const Lock lock(storage.context().mutex_);
   return storage.state_;
 }
 
 bool DeviceContext::is_ready(const LazyStorageImpl& storage) {
+  check_not_bad_fork();
   const Lock lock(storage.context().mutex_);
   switch (storage.state_) {
     case LazyStorageImpl::State::kPending:
@@ -330,16 +332,14 @@ void DeviceContext::hold_check(const c10::Storage& storage) {
 }
 
 void DeviceContext::raise_failed_check(StreamContext& stream, Lock& lock) {
-  const auto checks = stream.take_checks();
-  if (checks.empty()) {
-    return;
-  }
-  lock.unlock();
-  for (const FutureContentsPtr& check : checks) {
+  // One by one: those behind one that raises are for the next read. What dies must not hold the lock.
+  while (FutureContentsPtr check = stream.take_check()) {
+    lock.unlock();
     wait(*check);
     raise(check->failure);
+    check = nullptr;
+    lock.lock();
   }
-  lock.lock();
 }
 
 // Without the lock; meanwhile somebody may give the storage contents.
@@ -428,23 +428,19 @@ void DeviceContext::submit_and_wait(StreamContext& stream) {
   wait_and_learn(stream, submit(stream, /*wake=*/false).ticket);
 }
 
-// Somebody will want it; this thread does not wait, unless nobody else computes.
+// Somebody will want it; this thread does not wait, unless nobody else computes, or too much is queued by now.
 DeviceContext::Submitted DeviceContext::hand_over(StreamContext& stream) {
   const Submitted submitted = submit(stream, /*wake=*/true);
   if (!submitted.overlaps) {
     wait_and_learn(stream, submitted.ticket);
+    return submitted;
+  }
+  const bool large = static_cast<int64_t>(submitted.bytes) >= config().max_pending_bytes.get() / 4;
+  const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
+  if (submitted.ticket > queued) {
+    wait_and_learn(stream, submitted.ticket - queued);
   }
   return submitted;
-}
-
-// Recording goes on, unless too much is queued by now.
-void DeviceContext::submit_full(StreamContext& stream) {
-  const auto [ticket, bytes, overlaps] = hand_over(stream);
-  const bool large = static_cast<int64_t>(bytes) >= config().max_pending_bytes.get() / 4;
-  const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
-  if (ticket > queued) {
-    wait_and_learn(stream, ticket - queued);
-  }
 }
 
 void DeviceContext::flush() {
@@ -502,6 +498,9 @@ void DeviceContext::wait_for(c10::Stream waiting, c10::Stream stream, uint64_t p
 }
 
 void DeviceContext::stop_workers() {
+  if (is_in_bad_fork()) {
+    return; // they are the parent's, who may have held their locks
+  }
   for (const auto& context : DeviceContexts::get().contexts) {
     for (StreamContext* stream : context->streams()) {
       stream->worker().stop();
@@ -520,6 +519,7 @@ uint64_t DeviceContext::completed(c10::StreamId id) {
 }
 
 size_t DeviceContext::pending_nodes() {
+  check_not_bad_fork();
   const Lock lock(mutex_);
   size_t nodes = 0;
   for (StreamContext* stream : streams()) {

@@ -154,7 +154,6 @@ class DeviceContext {
   Submitted submit(StreamContext& stream, bool wake);
   void submit_and_wait(StreamContext& stream);
   Submitted hand_over(StreamContext& stream);
-  void submit_full(StreamContext& stream);
 
   const c10::DeviceIndex index_;
   std::mutex mutex_;

@@ -5,6 +5,7 @@
 
 #include "backend/diagnostics/python_hooks.h"
 #include "backend/execution/device_context.h"
+#include "device/fork.h"
 #include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
@@ -34,6 +35,7 @@ class PendingSliceReader {
 
 // The stream on which the tensors are pending, or where they would be read.
 StreamContext& PendingSliceReader::stream_of(c10::ArrayRef<at::Tensor> tensors) {
+  check_not_bad_fork();
   StreamContext& current = context_.stream(current_stream_id(context_.index_));
   const DeviceContext::Lock lock(context_.mutex_);
   for (const at::Tensor& tensor : tensors) {

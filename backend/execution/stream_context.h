@@ -78,10 +78,15 @@ class StreamContext {
   }
   FailurePtr settle_leaves(Aftermath& aftermath);
 
-  // See DeviceContext::hold_check(). Those that have been submitted, since they were taken last.
+  // See DeviceContext::hold_check(). Takes the first of those that have been submitted, if there is one.
   void hold_check(const c10::Storage& storage);
-  std::vector<FutureContentsPtr> take_checks() {
-    return std::exchange(checks_, {});
+  FutureContentsPtr take_check() {
+    if (checks_.empty()) {
+      return nullptr;
+    }
+    FutureContentsPtr first = std::move(checks_.front());
+    checks_.erase(checks_.begin());
+    return first;
   }
 
   // A storage among the pending ones dies, or gets other contents.

@@ -1,6 +1,7 @@
 #include "backend/inference/read_call.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "backend/execution/lazy_storage.h"
 #include "backend/ops/call_kinds.h"
@@ -24,6 +25,12 @@ const char* find_obstacle(const c10::TensorImpl& tensor) {
     return "a tensor of another device, or without a storage";
   }
   return nullptr;
+}
+
+// No more than there can be.
+int64_t add_sizes(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
 class CallReader {
@@ -138,7 +145,7 @@ class CallReader {
     }
     call_.tensors.emplace_back(tensor, storage, written, out);
     call_.any_written |= written;
-    call_.num_elements += tensor.numel();
+    call_.num_elements = add_sizes(call_.num_elements, tensor.numel());
   }
 
   void read_device_index(c10::Device device) {
@@ -383,7 +390,7 @@ class PlainArguments {
       return false;
     }
     kind_.add(c10::typeMetaToScalarType(tensor->dtype()), tensor->dim());
-    num_elements_ += tensor->numel();
+    num_elements_ = add_sizes(num_elements_, tensor->numel());
     if (tensor->is_cpu()) {
       return tensor->is_wrapped_number();
     }

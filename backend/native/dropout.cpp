@@ -6,7 +6,7 @@ namespace lazyplug::native {
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   if (input.numel() == 0) {
-    return {input, at::empty_like(input, input.options().dtype(at::kBool))};
+    return {input, at::empty_like(input)}; // of its dtype, as on the CPU
   }
   if (train == false) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};

@@ -17,21 +17,25 @@ c10::Storage adopt(c10::Storage memory, c10::DeviceIndex device) {
   return c10::Storage(c10::make_intrusive<LazyStorageImpl>(std::move(memory), DeviceContext::get(device)));
 }
 
-// A tensor on the device whose memory is not ours, such as a wrapped pointer.
-c10::Storage foreign_memory(const at::Tensor& tensor) {
+// A tensor on the device whose memory is not ours, such as a wrapped pointer. It may be that of another tensor, which
+// what is recorded reads: that comes first.
+c10::Storage foreign_memory(const at::Tensor& tensor, bool for_write) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       tensor.has_storage(),
       "cannot read the memory of a ",
       tensor.layout(),
       " tensor on ",
       tensor.device());
+  if (for_write) {
+    DeviceContext::get(tensor.device().index()).finish();
+  }
   return alias_storage(tensor.storage(), c10::kCPU);
 }
 
 c10::Storage memory_of(const at::Tensor& tensor, bool for_write) {
   auto* storage = LazyStorageImpl::of(tensor);
   if (!storage) {
-    return foreign_memory(tensor);
+    return foreign_memory(tensor, for_write);
   }
   return for_write ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage);
 }

@@ -91,7 +91,7 @@ std::optional<kernels::Pool> plan(const PoolArguments& arguments) {
   const int64_t num_channels = is_channels_last(image) ? image.size(1) : 1;
   const int64_t num_planes = image.numel() / (rows->in_size * columns->in_size * num_channels);
   const kernels::Pool pool{num_planes, *rows, *columns, num_channels};
-  return kernels::can_pool(pool) ? std::optional(pool) : std::nullopt;
+  return kernels::can_pool(pool) && kernels::is_quicker_here(pool) ? std::optional(pool) : std::nullopt;
 }
 
 // Of the image's sizes but for the last two, and its memory format.
