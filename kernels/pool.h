@@ -36,8 +36,8 @@ struct Pool {
 
 // Whether there is an element in each window, and places have 32 bits.
 bool can_pool(const Pool& pool);
-// Not where most of what it takes to make a vector is for nobody: one is of windows of one row, which may be few, or far
-// apart.
+// Not where most of what it takes to make a vector is for nobody: one is of windows of one row, which may be few, or
+// far apart.
 bool is_quicker_here(const Pool& pool);
 
 // Both in parallel if there is enough to do.

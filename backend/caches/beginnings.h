@@ -27,8 +27,8 @@ struct Ages {
   static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   uint64_t oldest_read = kNone; // of those that it reads, if it reads any
   uint64_t newest = 0;          // of all that there were when it was cut
-  uint64_t times_empty = 0; // how often there has been nothing in the memory of the device,
-  size_t device = 0;        // which is this one
+  uint64_t times_empty = 0;     // how often there has been nothing in the memory of the device,
+  size_t device = 0;            // which is this one
 };
 // A graph of such tensors comes, which is known, since it has been compiled, or is not. Returns whether another program
 // begins with it.

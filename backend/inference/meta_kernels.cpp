@@ -121,6 +121,16 @@ c10::Stack written_arguments(const OpInfo& op, const c10::Stack& stack) {
   return results;
 }
 
+bool is_structured(const OpInfo& op) {
+  return op.handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+// In place, by a Meta kernel of its own.
+bool checks_what_it_writes(const OpInfo& op) {
+  return is_structured(op) &&
+         std::none_of(op.args().begin(), op.args().end(), [](const ArgInfo& arg) { return arg.out; });
+}
+
 // A call that a composite kernel makes.
 void tell_inner(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
   if (is_about_memory(handle)) {
@@ -128,17 +138,13 @@ void tell_inner(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/,
     return handle.callBoxed(*stack);
   }
   const OpInfo& op = op_info(handle);
-  if (!op.writes()) {
+  if (!op.writes() || checks_what_it_writes(op)) {
     return tell(op, stack);
   }
   if (may_be_resized(op, *stack)) {
     throw NotKnown();
   }
   replace_arguments(op, written_arguments(op, *stack), stack);
-}
-
-bool is_structured(const OpInfo& op) {
-  return op.handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
 // Composite kernels of other libraries may be anything. What resizes, or checks
@@ -166,16 +172,17 @@ bool returns_argument(const OpInfo& op, const c10::Stack& arguments, const c10::
 
 } // namespace
 
-bool call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack) {
+Told call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack) {
   if (!may_be_told(op)) {
-    return false;
+    return Told::kNothing;
   }
+  Told result = Told::kNothing;
   const c10::Stack arguments = *stack;
   const c10::impl::IncludeDispatchKeyGuard mode(kShapesOnly);
   try {
     tell(op, stack);
     if (!returns_argument(op, arguments, *stack)) {
-      return true;
+      return Told::kYes;
     }
   } catch (const NotKnown&) {
   } catch (const c10::Error&) {
@@ -183,9 +190,10 @@ bool call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack) {
     if (is_structured(op) || only_tensor(op) >= 0) {
       throw;
     }
+    result = Told::kRefused;
   }
   *stack = arguments;
-  return false;
+  return result;
 }
 
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {

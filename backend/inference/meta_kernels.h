@@ -11,7 +11,9 @@ namespace lazyplug {
 // the one in C++, where the dispatcher no longer finds that; it takes a hundred
 // times as long, and the first one loads modules for a second.
 //
-// False, and the stack as it was, if nothing in C++ tells what the op returns.
-bool call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack);
+// The stack is as it was if nothing in C++ tells what the op returns, or it refuses the call, which does not mean that
+// the CPU would.
+enum class Told { kYes, kNothing, kRefused };
+Told call_cpp_meta_kernel(const OpInfo& op, c10::Stack* stack);
 
 } // namespace lazyplug

@@ -163,12 +163,14 @@ bool makes_from_nothing(const Call& call) {
   return call.tensors.empty() && may_rehearse(*call.op) && !call.any_written;
 }
 
-void call_meta_kernel(
+// Returns whether only the CPU's kernel knows if the call is possible.
+bool call_meta_kernel(
     const Call& call,
     const c10::Stack& stack,
     const StandInArguments& arguments,
     c10::Stack* results) {
-  const bool is_told = call_cpp_meta_kernel(*call.op, results);
+  const Told told = call_cpp_meta_kernel(*call.op, results);
+  const bool is_told = told == Told::kYes;
   if (!is_told && makes_from_nothing(call)) {
     throw c10::NotImplementedError({}, "the CPU is asked rather than Python");
   }
@@ -179,6 +181,7 @@ void call_meta_kernel(
     call.op->handle().callBoxed(results);
   }
   lay_out_as_cpu(call, stack, arguments.tensors(), /*knows_loops=*/is_told, results);
+  return told == Told::kRefused;
 }
 
 // Runs the op on tensors without the data, and looks at what it returns.
@@ -188,12 +191,12 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
   WarningCollector warnings;
   StandInArguments arguments(call, device, fill);
   c10::Stack results = arguments.make(stack);
-  if (device == c10::kMeta) {
-    call_meta_kernel(call, stack, arguments, &results);
-  } else {
-    call.op->handle().callBoxed(&results);
-  }
   Inference inference;
+  if (device != c10::kMeta) {
+    call.op->handle().callBoxed(&results);
+  } else if (call_meta_kernel(call, stack, arguments, &results)) {
+    inference.run_now = "on trial";
+  }
   inference.warnings = warnings.take();
   if (returns_empty_view(*call.op, arguments, results)) {
     return inference;

@@ -524,10 +524,6 @@ c10::Stack masked(Arguments arguments) {
   return broadcast(arguments);
 }
 
-c10::Stack written(Arguments arguments) {
-  return {arguments[0]};
-}
-
 c10::Stack nothing(Arguments /*arguments*/) {
   return {};
 }

@@ -85,8 +85,6 @@ c10::Stack grouped_product(Arguments arguments);
 // Writes: the second tensor is broadcast to the first.
 c10::Stack broadcast(Arguments arguments);
 c10::Stack masked(Arguments arguments);
-// Kernels check where they write only when they do.
-c10::Stack written(Arguments arguments);
 c10::Stack nothing(Arguments arguments);
 
 } // namespace lazyplug::shape_rules

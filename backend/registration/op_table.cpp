@@ -18,6 +18,7 @@ constexpr const char* kConjugate = "native: may return a conjugate view";
 constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
 constexpr const char* kNoMeta = "there is no Meta kernel";
+constexpr const char* kChecksLess = "its Meta kernel does not check all sizes";
 constexpr const char* kPlace = "where elements go is no shape";
 constexpr const char* kQuantized = "returns a quantized tensor";
 constexpr const char* kNested = "returns a nested tensor";
@@ -320,12 +321,18 @@ std::vector<OpRow> op_rows() {
        .traits = {.infer_on_cpu = true},
        .shape = shape::reduce(2, 3, {shape::first_dtype, shape::index_dtype}),
        .reason = "its Meta kernel does not check which value is asked for"},
-      {.op = "aten::searchsorted.Tensor", .shape = shape::places_of(1, 2)},
+      {.op = "aten::searchsorted.Tensor",
+       .traits = {.infer_on_cpu = true},
+       .shape = shape::places_of(1, 2),
+       .reason = kChecksLess},
       {.op = "aten::bucketize.Tensor",
        .traits = {.infer_on_cpu = true},
        .shape = shape::places_of(0, 2),
        .reason = "its Meta kernel checks nothing"},
-      {.op = "aten::sort", .layouts = {layout::like(0), layout::like(0)}},
+      {.op = "aten::sort",
+       .traits = {.infer_on_cpu = true},
+       .layouts = {layout::like(0), layout::like(0)},
+       .reason = kChecksLess},
       // Normalizations.
       {.op = "aten::native_batch_norm",
        .traits =
@@ -477,13 +484,11 @@ std::vector<OpRow> op_rows() {
        .reason = "as in indexing; programs fill through indices made on the CPU"},
       {.op = "aten::index_put", .traits = {.cpu_indices = "indices"}, .reason = "eager devices accept CPU indices"},
       {.op = "aten::index_put_",
-       .traits = {.cpu_indices = "indices"},
-       .shape = shape::written,
-       .reason = "eager devices accept CPU indices"},
+       .traits = {.infer_on_cpu = true, .cpu_indices = "indices"},
+       .reason = "eager devices accept CPU indices; its Meta kernel does not check the values' sizes"},
       {.op = "aten::_index_put_impl_",
-       .traits = {.cpu_indices = "indices"},
-       .shape = shape::written,
-       .reason = "eager devices accept CPU indices"},
+       .traits = {.infer_on_cpu = true, .cpu_indices = "indices"},
+       .reason = "as index_put_"},
       {.op = "aten::repeat_interleave.Tensor",
        .traits = {.shape_may_be_static = true, .size_argument = "output_size"},
        .shape = shape::repeats,
@@ -491,7 +496,11 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::_unsafe_index",
        .traits = {.shape_may_be_static = true, .cpu_indices = "indices"},
        .reason = "dynamic only with a mask; eager devices accept CPU indices"},
-      {.op = "aten::flip", .shape = shape::preserve({0}), .fast = fast<ops::flip>()},
+      {.op = "aten::flip",
+       .traits = {.infer_on_cpu = true},
+       .shape = shape::preserve({0}),
+       .fast = fast<ops::flip>(),
+       .reason = kChecksLess},
       {.op = "aten::index_select", .shape = shape::selected, .fast = fast<ops::index_select>()},
       {.op = "aten::take", .shape = shape::taken},
       {.op = "aten::roll", .traits = {.int_inputs = {"shifts"}}, .shape = shape::rolled, .reason = kPlace},
@@ -499,7 +508,8 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::embedding_dense_backward",
        .shape = shape::embedding_gradient,
        .fast = fast<ops::embedding_dense_backward>()},
-      {.op = "aten::put_", .shape = shape::written},
+      {.op = "aten::put_", .traits = {.infer_on_cpu = true}, .reason = kChecksLess},
+      {.op = "aten::masked_scatter_", .traits = {.infer_on_cpu = true}, .reason = kChecksLess},
       {.op = "aten::gather", .fast = fast<ops::gather>()},
       {.op = "aten::embedding", .fast = fast<ops::embedding>()},
       // Steps of optimisers.

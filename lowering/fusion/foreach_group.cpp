@@ -187,8 +187,8 @@ std::optional<uint8_t> ForeachGroup::list_of(const GraphNode& node, size_t first
   return list;
 }
 
-// Such as the real numbers of complex parameters. A list of its own, whatever else reads it; but the CPU goes row by row,
-// so a view of what the call itself writes is read as other rows have left it.
+// Such as the real numbers of complex parameters. A list of its own, whatever else reads it; but the CPU goes row by
+// row, so a view of what the call itself writes is read as other rows have left it.
 std::optional<uint8_t> ForeachGroup::list_of_views(const GraphNode& node, size_t first_operand) {
   if (node.signature()->shares_written) {
     return std::nullopt;

@@ -56,7 +56,7 @@ struct OpTraits {
   // ... or if this argument is None.
   std::string size_argument = {};
   // The Meta kernel promises other shapes or strides than the CPU kernel
-  // returns: run the latter on zeros to learn them.
+  // returns, or checks less: run the latter on zeros to learn them.
   bool infer_on_cpu = false;
   // ... also if they are large: that takes no longer than to read them.
   bool is_quick = false;

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers import run_fresh
 
 import torch_lazyplug
 from torch_lazyplug import metrics
@@ -62,6 +63,56 @@ def test_each_that_fails_is_raised():
     for message in ("first", "second"):
         check(x, message)
         assert error_of((x + 1).item).startswith(message)
+
+
+def test_each_that_fails_is_raised_by_a_read_of_its_own():
+    x = torch.zeros(1, device="lazy")
+    later = x + 1
+    for message in ("first", "second"):
+        check(x, message)
+    for message in ("first", "second"):
+        assert error_of(later.item).startswith(message)
+        later = later + 1
+    assert later.item() == 3
+    torch.lazy.synchronize()
+
+
+def test_errors_that_have_been_seen_may_hold_pending_tensors():
+    run_fresh("""
+        import gc
+
+        errors = []
+        library = torch.library.Library("assertions", "DEF")
+        library.define("refuse(Tensor x) -> Tensor")
+
+        def refuse(x):
+            if errors and x.sum() != 0:
+                raise errors.pop()
+            return x.clone()
+
+        library.impl("refuse", refuse, "CPU")
+        library.impl("refuse", torch.empty_like, "Meta")
+        x = torch.ones(8, device="lazy")
+        for _ in range(2):
+            torch.ops.assertions.refuse(x).sum().item()
+        other = torch.lazy.Stream()
+        with torch.lazy.stream(other):
+            payload = x * 3
+        error = RuntimeError("bad data")
+        error.payload = payload
+        errors.append(error)
+        del error
+        torch._assert_async((torch.ops.assertions.refuse(x) > 0).all())
+        try:
+            torch.lazy.current_stream().synchronize()
+        except RuntimeError:
+            pass
+        with torch.lazy.stream(other):
+            payload.add_(1)
+        del payload
+        gc.collect()
+        assert (x + 1).sum().item() == 16
+    """)
 
 
 def test_sizes_are_checked_at_once():

@@ -151,6 +151,25 @@ def test_lists_that_share_memory(state):
     both(share, torch.rand(4, 6), state=state)
 
 
+VIEWS_OF_WRITTEN = {
+    "of another row": lambda a, b: torch._foreach_mul_([a, b], [a.detach(), a.detach()]),
+    "crosswise": lambda a, b: torch._foreach_add_([a, b], [b[:], a[:]]),
+    "as the third list": lambda a, b: torch._foreach_addcmul_([a, b], [b.detach(), b.detach()], [a[:], a[:]]),
+    "copied": lambda a, b: torch._foreach_copy_([a, b], [b[:], a[:]]),
+}
+
+
+@pytest.mark.parametrize("state", (AVAILABLE, PENDING))
+@pytest.mark.parametrize("call", VIEWS_OF_WRITTEN.values(), ids=VIEWS_OF_WRITTEN)
+def test_views_of_what_is_written_are_read_row_by_row(call, state):
+    def run(a, b):
+        for _ in range(2):
+            call(a, b)
+        return a, b
+
+    both(run, torch.rand(3), torch.rand(3), state=state)
+
+
 def test_old_values_that_somebody_holds_are_copied():
     def hold(a, b):
         before = a.clone(), a.detach()

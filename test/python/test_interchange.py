@@ -91,6 +91,15 @@ def test_what_was_exported_stays_when_the_tensor_is_written():
     assert array.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+def test_recorded_reads_come_before_an_op_writes_an_alias():
+    x = numbers()
+    alias = torch.from_dlpack(x)
+    before = x + 0
+    alias.mul_(10)
+    assert before.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert x.tolist() == alias.tolist() == [[10, 20, 30], [40, 50, 60]]
+
+
 def test_recorded_reads_come_before_writes_through_an_alias():
     x = numbers()
     before = x + 0

@@ -157,6 +157,15 @@ def test_dtypes_are_those_of_the_cpu(call, is_promised):
         lambda x: F.huber_loss(x, x + 1, delta=0.0),
         lambda x: F.smooth_l1_loss(x, x + 1, beta=-1.0),
         lambda x: F.gelu(x, approximate="roughly"),
+        lambda x: x.view(100, 200).index_put_((x[:3].long(),), x[:1400].view(7, 200)),
+        lambda x: x.view(100, 200).masked_scatter_(x[200:].view(99, 200) > 0, x),
+        lambda x: x.put_(x[:3].long(), x[:4]),
+        lambda x: x.view(100, 200).sort(3),
+        lambda x: x.view(100, 200).flip(0, 0),
+        lambda x: torch.searchsorted(x.view(100, 200), x[:15].view(3, 5)),
+        lambda x: F.conv1d(x[None, None], x[:12].view(4, 1, 3), x[:3]),
+        lambda x: F.unfold(x.view(1, 1, 100, 200), (105, 3)),
+        lambda x: torch._foreach_mul_([x], [x[:-1]]),
     ],
 )
 def test_arguments_are_checked_at_the_line(call):

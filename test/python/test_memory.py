@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from helpers import DEVICE, assert_same, work
+from helpers import DEVICE, assert_same, run_fresh, work
 
 from torch_lazyplug import config
 
@@ -142,6 +142,21 @@ def test_repeated_steps_take_no_more_memory():
     for _ in range(20):
         step()
     assert (torch.lazy.memory_allocated(), torch.lazy.memory_reserved()) == figures
+
+
+@pytest.mark.own_schedule("what is queued depends on cuts")
+def test_marked_steps_queue_no_more_than_full_traces():
+    run_fresh("""
+        torch_lazyplug.config.set("overlap", "always")
+        weight = torch.randn(256, 256, device="lazy")
+        for _ in range(300):
+            x = torch.ones(512, 256).to("lazy")
+            for _ in range(4):
+                x = x @ weight
+            torch_lazyplug.mark_step()
+        torch.lazy.synchronize()
+        assert torch.lazy.max_memory_allocated() < 150 * 2**20, torch.lazy.max_memory_allocated()
+    """)
 
 
 def test_statistics():

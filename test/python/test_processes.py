@@ -197,6 +197,52 @@ assert not failed, failed
     )
 
 
+def test_a_child_is_refused_and_ends_whatever_threads_were_doing_at_the_fork():
+    run_fresh(
+        IN_CHILD
+        + """
+import signal, threading
+from torch_lazyplug import _C
+
+x = torch.ones(4, device="lazy")
+done = False
+torch_lazyplug.config.set("overlap", "always")
+
+def compute():
+    while not done:
+        y = x
+        for _ in range(3):
+            y = y + 1
+        torch_lazyplug.mark_step()
+
+def read():
+    while not done:
+        (x + 1).sum().item()
+
+def ask():
+    signal.alarm(60)  # a child that hangs is ended
+    for entry in (_C._lazy._live_nodes, lambda: _C._lazy._get_tensors_text([x]), lambda: x.tolist()):
+        try:
+            entry()
+        except RuntimeError as error:
+            assert os.environ["BAD_FORK"] in str(error)
+        else:
+            raise AssertionError("the child used the device")
+    _C._lazy._shut_down()
+
+threads = [threading.Thread(target=function) for function in (compute, read)]
+for thread in threads:
+    thread.start()
+failed = [i for i in range(40) if not in_child(ask)]
+done = True
+for thread in threads:
+    thread.join()
+assert not failed, failed
+""",
+        BAD_FORK=BAD_FORK,
+    )
+
+
 def test_child_forked_before_initialization_works():
     run_fresh(
         IN_CHILD

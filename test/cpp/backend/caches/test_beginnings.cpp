@@ -232,6 +232,20 @@ TEST_F(AgesTest, ProgramThatIsLeftWithoutMemoryHasEnded) {
   EXPECT_TRUE(run_left(0)); // as before
 }
 
+TEST_F(AgesTest, EachDeviceHasItsMemory) {
+  const uint64_t parameter = run_program();
+  const auto run_left = [&](uint64_t times_empty, size_t device) {
+    note_step();
+    return note_ages({parameter, make_tensor(), times_empty, device}, true);
+  };
+  run_left(1, 0);
+  run_left(5, 1);
+  for (size_t device : {0, 1, 0}) {
+    run_steps(50);
+    EXPECT_FALSE(run_left(device == 0 ? 1 : 5, device));
+  }
+}
+
 // The next one is noticed by what it repeats, although something else has just begun, and has come often.
 TEST_F(AgesTest, ProgramAfterAShortOneBegins) {
   run_program();

@@ -10,7 +10,7 @@ namespace {
 // What is returned, or nothing.
 c10::Stack told(const char* name, const char* overload, c10::Stack arguments) {
   const size_t before = arguments.size();
-  const bool is_told = call_cpp_meta_kernel(op_info(name, overload), &arguments);
+  const bool is_told = call_cpp_meta_kernel(op_info(name, overload), &arguments) == Told::kYes;
   EXPECT_TRUE(is_told || arguments.size() == before) << "the stack is as it was";
   return is_told ? arguments : c10::Stack();
 }
@@ -25,6 +25,23 @@ TEST(MetaKernels, StructuredOpsTellShapesAndStrides) {
 
 TEST(MetaKernels, StructuredOpsRefuseWhatTheyDo) {
   EXPECT_THROW(told("aten::add_", "Tensor", {meta({2}), meta({3}), at::Scalar(1)}), c10::Error);
+}
+
+TEST(MetaKernels, OthersMayRefuseWhatTheCpuDoesNot) {
+  c10::Stack arguments{
+      meta({1, 3, 9}),
+      meta({4, 3, 3}),
+      c10::IValue(),
+      std::vector<int64_t>{1},
+      std::vector<int64_t>{0},
+      std::vector<int64_t>{1},
+      false,
+      std::vector<int64_t>{0},
+      int64_t{1}};
+  EXPECT_EQ(call_cpp_meta_kernel(op_info("aten::convolution", ""), &arguments), Told::kYes);
+  c10::Stack lists{c10::List<at::Tensor>({meta({2})}), c10::List<at::Tensor>({meta({3})}), at::Scalar(1)};
+  EXPECT_EQ(call_cpp_meta_kernel(op_info("aten::_foreach_add_", "List"), &lists), Told::kRefused);
+  EXPECT_EQ(lists.size(), 3) << "the stack is as it was";
 }
 
 TEST(MetaKernels, WhatIsWrittenIsReturned) {

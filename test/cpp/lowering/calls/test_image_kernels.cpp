@@ -79,6 +79,9 @@ TEST_F(ImageKernelsTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(is_computed(input.transpose(2, 3), arguments));
   EXPECT_FALSE(is_computed(at::randn({0, 3, 8, 8}), arguments));
   EXPECT_FALSE(is_computed(at::randn({8, 8}), arguments));
+  EXPECT_FALSE(is_computed(input, constants({8}, {8}, {0}))) << "one window in a row";
+  EXPECT_FALSE(is_computed(at::randn({1, 1, 64, 64}), constants({8}, {8}, {0}))) << "windows far apart";
+  EXPECT_FALSE(is_computed(input, constants({2}, {1 << 20}, {0})));
   EXPECT_FALSE(is_computed(input, constants({2}, {2}, {2})));
   EXPECT_FALSE(is_computed(input, constants({0}, {2}, {0})));
   EXPECT_FALSE(is_computed(input, constants({2}, {2}, {0}, {0})));
