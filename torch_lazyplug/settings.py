@@ -27,18 +27,29 @@ _SETTERS: tuple[tuple[Any, str, Callable[..., Any] | None], ...] = (
     (torch._C, "_set_nnpack_enabled", torch._C._get_nnpack_enabled),
 )
 
+# Ops of which it depends on a setting how their results lie, or whether they refuse a call: what is known of their calls
+# is forgotten.
+_CONVOLUTIONS = ["aten::convolution", "aten::convolution_backward"]
+_NOT_DETERMINISTIC = ["aten::max_unpool2d", "aten::max_unpool3d", "aten::put_"]
+_OPS_OF_SETTERS = {
+    "_set_deterministic_algorithms": _NOT_DETERMINISTIC,
+    "_set_mkldnn_deterministic": _CONVOLUTIONS,
+    "_set_mkldnn_enabled": _CONVOLUTIONS,
+}
+
 
 def install() -> None:
     """Has these functions run what is pending first; does nothing if that has been done."""
     for owner, name, read in _SETTERS:
-        wrap_attribute(owner, name, _after_what_is_pending(read))
+        wrap_attribute(owner, name, _after_what_is_pending(read, _OPS_OF_SETTERS.get(name, [])))
 
 
-def _after_what_is_pending(read: Callable[..., Any] | None) -> Callable[[Function], Function]:
+def _after_what_is_pending(read: Callable[..., Any] | None, ops: list[str]) -> Callable[[Function], Function]:
     def wrap(set_value: Function) -> Function:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if kwargs or not args or read is None or read(*args[:-1]) != args[-1]:
                 _C._ops.finish_before_setting()
+                _C._ops.note_new_kernels(ops)
             return set_value(*args, **kwargs)
 
         return wrapper

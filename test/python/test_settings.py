@@ -57,6 +57,33 @@ def test_only_a_change_runs_what_is_pending():
     assert done.flushes == 1 and y.tolist() == [2, 2, 2]
 
 
+def test_results_lie_as_the_setting_has_them():
+    images = torch.randn(2, 8, 14, 14, 14).contiguous(memory_format=torch.channels_last_3d)
+    filters = torch.randn(16, 8, 3, 3, 3)
+    for enabled in (True, False, True):
+        with torch.backends.mkldnn.flags(enabled=enabled):
+            expected = torch.conv3d(images, filters)
+            actual = torch.conv3d(images.to(DEVICE), filters.to(DEVICE))
+            assert actual.stride() == expected.stride()
+            assert_same(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_calls_are_refused_as_the_setting_has_it():
+    def unpool(device):
+        places = torch.arange(64, device=device).view(1, 1, 8, 8)
+        return torch.nn.functional.max_unpool2d(torch.ones(1, 1, 8, 8, device=device), places, 2)
+
+    unpool(DEVICE).cpu()
+    torch.use_deterministic_algorithms(True)
+    try:
+        for device in ("cpu", DEVICE):
+            with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+                unpool(device)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    unpool(DEVICE).cpu()
+
+
 def test_denormal_numbers():
     code = """
         results = {}
