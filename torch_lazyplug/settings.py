@@ -27,8 +27,8 @@ _SETTERS: tuple[tuple[Any, str, Callable[..., Any] | None], ...] = (
     (torch._C, "_set_nnpack_enabled", torch._C._get_nnpack_enabled),
 )
 
-# Ops of which it depends on a setting how their results lie, or whether they refuse a call: what is known of their calls
-# is forgotten.
+# Ops of which it depends on a setting how their results lie, or whether they refuse a call: what is known of their
+# calls is forgotten.
 _CONVOLUTIONS = ["aten::convolution", "aten::convolution_backward"]
 _NOT_DETERMINISTIC = ["aten::max_unpool2d", "aten::max_unpool3d", "aten::put_"]
 _OPS_OF_SETTERS = {

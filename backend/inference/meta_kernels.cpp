@@ -125,9 +125,9 @@ bool is_structured(const OpInfo& op) {
   return op.handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// In place, by a Meta kernel of its own.
+// In place, by a Meta kernel or a rule of its own.
 bool checks_what_it_writes(const OpInfo& op) {
-  return is_structured(op) &&
+  return (is_structured(op) || shape_rule(op)) &&
          std::none_of(op.args().begin(), op.args().end(), [](const ArgInfo& arg) { return arg.out; });
 }
 

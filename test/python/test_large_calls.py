@@ -166,6 +166,7 @@ def test_dtypes_are_those_of_the_cpu(call, is_promised):
         lambda x: F.conv1d(x[None, None], x[:12].view(4, 1, 3), x[:3]),
         lambda x: F.unfold(x.view(1, 1, 100, 200), (105, 3)),
         lambda x: torch._foreach_mul_([x], [x[:-1]]),
+        lambda x: torch._foreach_copy_([x], [x[:-1]]),
     ],
 )
 def test_arguments_are_checked_at_the_line(call):
