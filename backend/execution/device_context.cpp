@@ -428,13 +428,18 @@ void DeviceContext::submit_and_wait(StreamContext& stream) {
   wait_and_learn(stream, submit(stream, /*wake=*/false).ticket);
 }
 
-// Somebody will want it; this thread does not wait, unless nobody else computes, or too much is queued by now.
-DeviceContext::Submitted DeviceContext::hand_over(StreamContext& stream) {
+// Somebody will want it; this thread does not wait, unless nobody else computes.
+DeviceContext::Submitted DeviceContext::start(StreamContext& stream) {
   const Submitted submitted = submit(stream, /*wake=*/true);
   if (!submitted.overlaps) {
     wait_and_learn(stream, submitted.ticket);
-    return submitted;
   }
+  return submitted;
+}
+
+// Likewise, or too much is queued by now.
+DeviceContext::Submitted DeviceContext::hand_over(StreamContext& stream) {
+  const Submitted submitted = start(stream);
   const bool large = static_cast<int64_t>(submitted.bytes) >= config().max_pending_bytes.get() / 4;
   const Worker::Ticket queued = large ? 1 : kMaxQueuedJobs;
   if (submitted.ticket > queued) {
@@ -452,7 +457,7 @@ void DeviceContext::flush() {
 
 void DeviceContext::flush_stream(c10::StreamId id) {
   ensure_initialized();
-  hand_over(stream(id));
+  start(stream(id)); // a query waits for nobody
 }
 
 // The other streams' workers compute meanwhile. Nobody is woken for the first, on which most programs record.

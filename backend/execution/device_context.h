@@ -153,6 +153,7 @@ class DeviceContext {
   };
   Submitted submit(StreamContext& stream, bool wake);
   void submit_and_wait(StreamContext& stream);
+  Submitted start(StreamContext& stream);
   Submitted hand_over(StreamContext& stream);
 
   const c10::DeviceIndex index_;
