@@ -65,29 +65,15 @@ class VaryingSizes {
       return false;
     }
     const Hash128 kind = kind_of(call);
-    bool ends_step = false;
-    const bool result = [&] {
-      const ForkSafeLock lock(mutex_);
-      return varying_.count(kind) != 0 && meet(call.key, ends_step);
-    }();
-    if (ends_step) {
-      note_step();
-    }
-    return result;
+    return ask([&](bool& ends_step) { return varying_.count(kind) != 0 && meet(call.key, ends_step); });
   }
 
   bool varies(const Call& call) {
     const Hash128 kind = kind_of(call);
-    bool ends_step = false;
-    const bool result = [&] {
-      const ForkSafeLock lock(mutex_);
+    return ask([&](bool& ends_step) {
       ends_step = count_call();
       return varying_.count(kind) != 0;
-    }();
-    if (ends_step) {
-      note_step();
-    }
-    return result;
+    });
   }
 
   void clear() {
@@ -111,7 +97,22 @@ class VaryingSizes {
     Kinds kinds; // of its calls
   };
 
-  // Whether a step ends with it, which is to be noted without the lock.
+  // Answers with the lock; a step that ends is noted without.
+  template <typename Answer>
+  bool ask(const Answer& answer) {
+    bool ends_step = false;
+    bool result = false;
+    {
+      const ForkSafeLock lock(mutex_);
+      result = answer(ends_step);
+    }
+    if (ends_step) {
+      note_step();
+    }
+    return result;
+  }
+
+  // Whether a step ends with it.
   bool count_call() {
     return ++num_calls_ % kCallsPerStep == 0;
   }

@@ -44,10 +44,6 @@ bool is_usual(const at::Tensor& input, const at::Tensor& weight, const std::opti
          weight.dtype() == input.dtype() && is_usual_bias(bias, weight);
 }
 
-bool has_tangent(const std::optional<at::Tensor>& tensor) {
-  return torch::autograd::isFwGradDefined(tensor);
-}
-
 at::Tensor rows_of(const at::Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
@@ -157,8 +153,8 @@ at::Tensor linear(
     const at::Tensor& input,
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias) {
-  if (is_observed(keys) || !is_usual(input, weight, bias) || has_tangent(input) || has_tangent(weight) ||
-      has_tangent(bias)) {
+  if (is_observed(keys) || !is_usual(input, weight, bias) || fast_kernels::has_tangent(input) ||
+      fast_kernels::has_tangent(weight) || fast_kernels::has_tangent(bias)) {
     return at::native::linear(input, weight, bias);
   }
   at::Tensor result = linear_below_autograd(input, weight, bias);

@@ -68,15 +68,9 @@ at::Tensor bias_grad(const at::Tensor& gates, bool has_bias) {
   return has_bias ? gates.sum(0, /*keepdim=*/false) : at::Tensor();
 }
 
-bool has_tangent(const at::Tensor& tensor) {
-  return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
-}
-bool has_tangent(const std::optional<at::Tensor>& tensor) {
-  return tensor && has_tangent(*tensor);
-}
 template <typename... Tensors>
 bool have_tangents(const Tensors&... tensors) {
-  return (has_tangent(tensors) || ...);
+  return (fast_kernels::has_tangent(tensors) || ...);
 }
 
 // Of ops: hidden state, cell state, workspace.

@@ -98,6 +98,13 @@ template <typename T>
 bool is_differentiated(const T& /*no tensor*/) {
   return false;
 }
+inline bool has_tangent(const at::Tensor& tensor) {
+  return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
+}
+inline bool has_tangent(const std::optional<at::Tensor>& tensor) {
+  return tensor && has_tangent(*tensor);
+}
+
 inline bool is_differentiated(const at::Tensor& tensor) {
   const auto* meta = tensor.unsafeGetTensorImpl()->autograd_meta();
   return meta && ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());

@@ -12,6 +12,37 @@ from helpers import BAD_FORK, IN_CHILD, run_fresh
 pytestmark = pytest.mark.lazy_only
 
 
+FORK_BESIDE_THREADS = (
+    IN_CHILD
+    + """
+import signal, threading
+
+done = False
+
+def repeat(function):
+    while not done:
+        function()
+
+def assert_children_end(ask, *functions):
+    # Children ask while threads of the parent repeat the functions; one that hangs is ended.
+    global done
+
+    def ask_in_time():
+        signal.alarm(60)
+        ask()
+
+    threads = [threading.Thread(target=repeat, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    failed = [i for i in range(40) if not in_child(ask_in_time)]
+    done = True
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+"""
+)
+
+
 def run_script(tmp_path, text):
     """A program of its own, which other processes can import."""
     script = tmp_path / "program.py"
@@ -130,16 +161,14 @@ assert y.tolist() == [2, 2]
 
 def test_a_child_can_be_asked_whatever_threads_were_doing_at_the_fork():
     run_fresh(
-        IN_CHILD
+        FORK_BESIDE_THREADS
         + """
-import signal, threading
 from torch_lazyplug import closure, config, debug, metrics
 
 sys.setswitchinterval(1e-5)
 config.set_debug(True)
 config.set_fallback("silent")
 x = torch.ones(4, device="lazy")
-done = False
 
 def change_settings():
     config.set("sync_debug", "default")
@@ -157,12 +186,7 @@ def add_closures():
     closure.add_step_closure(lambda: None, run_async=True)
     closure.run_step_closures()
 
-def repeat(function):
-    while not done:
-        function()
-
 def ask():
-    signal.alarm(60)  # a child that hangs is ended
     change_settings()
     config.set("fallback", "warn")
     assert config.get("fallback") == "warn"
@@ -184,14 +208,7 @@ def ask():
         raise AssertionError("the child used the device")
 
 compute()
-threads = [threading.Thread(target=repeat, args=(f,)) for f in (change_settings, report, compute, add_closures)]
-for thread in threads:
-    thread.start()
-failed = [i for i in range(40) if not in_child(ask)]
-done = True
-for thread in threads:
-    thread.join()
-assert not failed, failed
+assert_children_end(ask, change_settings, report, compute, add_closures)
 """,
         BAD_FORK=BAD_FORK,
     )
@@ -199,28 +216,23 @@ assert not failed, failed
 
 def test_a_child_is_refused_and_ends_whatever_threads_were_doing_at_the_fork():
     run_fresh(
-        IN_CHILD
+        FORK_BESIDE_THREADS
         + """
-import signal, threading
 from torch_lazyplug import _C
 
 x = torch.ones(4, device="lazy")
-done = False
 torch_lazyplug.config.set("overlap", "always")
 
 def compute():
-    while not done:
-        y = x
-        for _ in range(3):
-            y = y + 1
-        torch_lazyplug.mark_step()
+    y = x
+    for _ in range(3):
+        y = y + 1
+    torch_lazyplug.mark_step()
 
 def read():
-    while not done:
-        (x + 1).sum().item()
+    (x + 1).sum().item()
 
 def ask():
-    signal.alarm(60)  # a child that hangs is ended
     for entry in (_C._lazy._live_nodes, lambda: _C._lazy._get_tensors_text([x]), lambda: x.tolist()):
         try:
             entry()
@@ -230,14 +242,7 @@ def ask():
             raise AssertionError("the child used the device")
     _C._lazy._shut_down()
 
-threads = [threading.Thread(target=function) for function in (compute, read)]
-for thread in threads:
-    thread.start()
-failed = [i for i in range(40) if not in_child(ask)]
-done = True
-for thread in threads:
-    thread.join()
-assert not failed, failed
+assert_children_end(ask, compute, read)
 """,
         BAD_FORK=BAD_FORK,
     )
