@@ -32,7 +32,7 @@ _STORAGE_METHODS = (
 )
 
 # The same, with another storage as an argument.
-_STORAGE_PAIR_METHODS = ("_swap_data_ptr_", "copy_")
+_STORAGE_PAIR_METHODS = ("copy_",)
 
 
 def install() -> None:
@@ -40,6 +40,7 @@ def install() -> None:
     _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
     _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
     _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
+    _wrap(torch.UntypedStorage, ("_swap_data_ptr_",), _swap_method)
 
 
 def _wrap(owner: Any, names: tuple[str, ...], wrapper: Callable[[Accessor], Accessor]) -> None:
@@ -73,6 +74,27 @@ def _storage_pair_method(accessor: Accessor) -> Accessor:
             if isinstance(argument, torch.UntypedStorage):
                 _materialize_storage(argument)
         return accessor(storage, *args, **kwargs)
+
+    return wrapper
+
+
+def _swap_method(accessor: Accessor) -> Accessor:
+    """Storages of the device swap what they hold, since their tensors are told by the storage, not by its address."""
+
+    def wrapper(storage: torch.UntypedStorage, other: torch.UntypedStorage) -> Any:
+        is_possible = (
+            isinstance(other, torch.UntypedStorage)
+            and storage.device == other.device
+            and (storage.nbytes() == other.nbytes() or 0 in (storage.nbytes(), other.nbytes()))
+        )
+        if storage.device.type != "lazy" or not is_possible:
+            return accessor(storage, other)
+        contents = storage.clone(), other.clone()
+        for target, content in zip((storage, other), reversed(contents), strict=True):
+            if target.nbytes() != content.nbytes():
+                target.resize_(content.nbytes())
+            target.copy_(content)
+        return None
 
     return wrapper
 

@@ -33,23 +33,22 @@ make_computation(Hash128 hash, const Trace& trace, c10::ArrayRef<Value> roots, c
   return graph;
 }
 
-bool has_changed(const FlagBase& flag, std::atomic<uint64_t>& seen) {
-  const uint64_t version = flag.version();
+bool has_changed(uint64_t version, std::atomic<uint64_t>& seen) {
   return seen.load(std::memory_order_relaxed) != version && seen.exchange(version) != version;
+}
+
+// Of those that decide what a computation consists of.
+uint64_t version_of_flags() {
+  return config().disabled_passes.version() + config().fusion.version() + config().side_calls.version();
 }
 
 void follow_flags() {
   static std::atomic<uint64_t> size{0};
-  static std::atomic<uint64_t> passes{0};
-  static std::atomic<uint64_t> fusion{0};
-  static std::atomic<uint64_t> side_calls{0};
-  if (has_changed(config().cache_size, size)) {
+  static std::atomic<uint64_t> flags{0};
+  if (has_changed(config().cache_size.version(), size)) {
     computation_cache().set_capacity(static_cast<size_t>(config().cache_size.get()));
   }
-  bool has_any_changed = has_changed(config().disabled_passes, passes);
-  has_any_changed |= has_changed(config().fusion, fusion);
-  has_any_changed |= has_changed(config().side_calls, side_calls);
-  if (has_any_changed) {
+  if (has_changed(version_of_flags(), flags)) {
     computation_cache().clear();
   }
 }
@@ -80,13 +79,18 @@ CachedComputationPtr find_or_compile(const Trace& trace, c10::ArrayRef<Value> ro
     return found;
   }
   misses.add();
+  const uint64_t flags = version_of_flags();
   const int64_t start = journal_start();
   CachedComputationPtr graph = make_computation(hash, trace, roots, provenance);
   note_compile(graph, since(start));
   note_sizes(trace);
   note_compiled(hash, trace);
   // Visible to others only now that it is complete.
-  return computation_cache().insert(hash, std::move(graph));
+  CachedComputationPtr kept = computation_cache().insert(hash, std::move(graph));
+  if (version_of_flags() != flags) {
+    computation_cache().clear(); // somebody may have done so before this one came, which the old flags made
+  }
+  return kept;
 }
 
 bool is_graph_familiar(const Trace& trace, c10::ArrayRef<Value> roots) {

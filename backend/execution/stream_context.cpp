@@ -377,7 +377,16 @@ void StreamContext::note_result() {
 }
 
 void StreamContext::submit_wait(Worker& other, Worker::Ticket ticket) {
-  last_ticket_ = worker_.submit([&other, ticket] { other.wait(ticket); }, Worker::By::kWorker);
+  // What comes next on the stream, such as an event, comes after the wait, which therefore counts as an op. If another
+  // thread has recorded since the stream was handed over, its ops come after the wait, too.
+  if (recorded_ == submitted_place_) {
+    submitted_place_ = ++recorded_;
+  }
+  auto task = [this, &other, ticket, place = submitted_place_] {
+    other.wait(ticket);
+    complete(place);
+  };
+  last_ticket_ = worker_.submit(std::move(task), Worker::By::kWorker);
 }
 
 Job StreamContext::take_job(const Cut& cut) {
@@ -453,6 +462,10 @@ void StreamContext::finish(JobReport report, Worker::Ticket job, StepPlans::Step
     step_reports_.push_back({timed_step, std::move(report.kernels), report.overhead});
     has_step_reports_ = true;
   }
+  complete(place);
+}
+
+void StreamContext::complete(uint64_t place) {
   completed_ = place;
   stamp_reached_events(c10::Stream(c10::Stream::UNSAFE, c10::Device(kLazyDevice, device_), id_));
 }

@@ -130,7 +130,7 @@ class StreamContext {
   Worker& worker() {
     return worker_;
   }
-  // How many ops have been recorded, and how many of them have run, so far.
+  // How many ops have been recorded, and how many of them have run, so far. Waits count as ops.
   uint64_t recorded() const {
     return recorded_;
   }
@@ -157,6 +157,7 @@ class StreamContext {
   Job take_job(const Cut& cut);
   void submit_checks(Job& job);
   void finish(JobReport report, Worker::Ticket job, StepPlans::StepId timed_step, uint64_t place);
+  void complete(uint64_t place);
   void keep_failures(const std::vector<FailurePtr>& failures);
   void choose_overlap();
   size_t num_timed_calls_until(NodeId node) const;

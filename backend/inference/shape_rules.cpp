@@ -6,6 +6,7 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/_ctc_loss_native.h>
+#include <ATen/ops/addmm_compositeexplicitautogradnonfunctional_dispatch.h>
 #include <ATen/ops/roll_native.h>
 
 #include <algorithm>
@@ -285,7 +286,11 @@ struct Convolution {
       TORCH_CHECK(list->size() == spatial);
     }
     check_positive(stride);
+    check_positive(dilation);
     check_positive(groups);
+    for (size_t i = 0; transposed && i < spatial; ++i) {
+      TORCH_CHECK(output_padding[i] < std::max(stride[i], dilation[i]));
+    }
   }
 
   std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight) const {
@@ -533,6 +538,20 @@ c10::Stack product(Arguments arguments) {
   const at::Tensor& second = arguments[1].toTensor();
   TORCH_CHECK(first.dim() == 1 && first.sizes() == second.sizes() && first.dtype() == second.dtype());
   return {make({}, first)};
+}
+
+c10::Stack product_and_term(Arguments arguments) {
+  const at::Tensor& term = arguments[0].toTensor();
+  at::Tensor result = at::compositeexplicitautogradnonfunctional::addmm(
+      term,
+      arguments[1].toTensor(),
+      arguments[2].toTensor(),
+      arguments[3].toScalar(),
+      arguments[4].toScalar());
+  // Only the CPU's kernel checks this: here one number stands for the term, since the message names the CPU's type.
+  const at::Tensor number = at::empty({1}, term.options().device(at::kCPU));
+  number.as_strided(term.sizes(), std::vector<int64_t>(term.dim(), 0)).expand(result.sizes());
+  return {std::move(result)};
 }
 
 c10::Stack product_with_vector(Arguments arguments) {

@@ -79,6 +79,8 @@ ShapeRule places_of(size_t values, size_t is_int32);
 c10::Stack drawn(Arguments arguments);
 // Of two vectors.
 c10::Stack product(Arguments arguments);
+// A product of matrices, added to what can be expanded to it.
+c10::Stack product_and_term(Arguments arguments);
 c10::Stack product_with_vector(Arguments arguments);
 c10::Stack grouped_product(Arguments arguments);
 

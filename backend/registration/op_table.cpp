@@ -374,7 +374,7 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::mv", .shape = shape::product_with_vector, .fast = fast<ops::mv>()},
       {.op = "aten::bmm", .fast = fast<ops::bmm>()},
       {.op = "aten::_grouped_mm", .shape = shape::grouped_product}, // its Meta kernel knows bfloat16 only
-      {.op = "aten::addmm", .fast = fast<ops::addmm>()},
+      {.op = "aten::addmm", .shape = shape::product_and_term, .fast = fast<ops::addmm>()},
       {.op = "aten::_linalg_svd", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::_linalg_eigh", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::_linalg_solve_ex", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},

@@ -44,6 +44,15 @@ def assert_same_error(actual, expected):
     assert say_the_same(actual, expected), f"{actual!r} instead of {expected!r}"
 
 
+def error_of(function, *args):
+    """What the call raises, or None."""
+    try:
+        function(*args)
+    except Exception as error:  # noqa: BLE001  (any kind: its kind is what is compared)
+        return error
+    return None
+
+
 # Work ----------------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DEVICE, IS_SCHEDULED, assert_same_error, finish_pending, work
+from helpers import DEVICE, IS_SCHEDULED, assert_same_error, error_of, finish_pending, work
 
 import torch_lazyplug
 
@@ -83,12 +83,6 @@ REFUSED_NUMBERS = {
         torch.zeros(3, device=d), torch.ones(3, device=d), delta=-1.0 if bad else 1.0
     ),
 }
-
-
-def error_of(function, *args):
-    with pytest.raises(Exception) as raised:
-        function(*args)
-    return raised.value
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -222,6 +216,15 @@ REFUSED_DTYPES = {
     "mm": lambda d: _large(130, 130, device=d) @ _large(130, 130, device=d, dtype=torch.float64),
     "bmm": lambda d: _large(3, 90, 90, device=d) @ _large(3, 90, 90, device=d, dtype=torch.float64),
     "mv": lambda d: _large(130, 130, device=d) @ _large(130, device=d, dtype=torch.float64),
+    "addmm_term": lambda d: torch.addmm(_large(8, device=d), *(_large(130, 130, device=d),) * 2),
+    "addmm_term_in_3d": lambda d: torch.addmm(_large(1, 2, 3, device=d), *(_large(130, 130, device=d),) * 2),
+    "linear_bias": lambda d: torch.nn.functional.linear(*(_large(130, 130, device=d),) * 2, _large(8, device=d)),
+    "dilation": lambda d: torch.nn.functional.conv2d(
+        _large(2, 3, 64, 64, device=d), _large(4, 3, 3, 3, device=d), dilation=0
+    ),
+    "output_padding": lambda d: torch.nn.functional.conv_transpose2d(
+        _large(2, 3, 64, 64, device=d), _large(3, 4, 3, 3, device=d), stride=2, output_padding=2
+    ),
     "mv_shapes": lambda d: _large(130, 130, device=d) @ _large(8, device=d),
     "linear": lambda d: torch.nn.functional.linear(
         _large(130, 130, device=d), _large(130, 130, device=d, dtype=torch.float64)

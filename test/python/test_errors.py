@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, assert_same_error, finish_pending
+from helpers import DEVICE, assert_same_error, error_of, finish_pending
 
 
 def ones(*size, device, **options):
@@ -81,14 +81,6 @@ AT_THE_READ = {
     "not_positive_definite": lambda d: torch.linalg.cholesky(-ones(2, 2, device=d)),
     "integer_division_by_zero": lambda d: torch.tensor([1], device=d) // torch.tensor([0], device=d),
 }
-
-
-def error_of(fn, *args):
-    try:
-        fn(*args)
-    except Exception as error:  # noqa: BLE001  (any kind: its kind is what is compared)
-        return error
-    return None
 
 
 @pytest.mark.parametrize("name", AT_ITS_LINE)

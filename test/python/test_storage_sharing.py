@@ -2,10 +2,34 @@
 
 import pytest
 import torch
-from helpers import DEVICE, STATES, both, finish_pending
+from helpers import DEVICE, STATES, assert_same_error, both, error_of, finish_pending
 from matrix_cases import Cases, matrix
 
 case = Cases()
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 0), (0, 3)], ids=str)
+def test_storages_swap_what_they_hold(sizes):
+    def swap(device):
+        first, second = (torch.arange(float(n), device=device).add_(10 * n) for n in sizes)
+        views = first[1:], second[1:]
+        first.untyped_storage()._swap_data_ptr_(second.untyped_storage())
+        held = [t.untyped_storage().nbytes() for t in (first, second)]
+        for view in [v for v, size in zip(views, held, strict=True) if size]:
+            view.mul_(2) if view.numel() else None
+        rest = [t.as_strided((size // 4,), (1,)) for t, size in zip((first, second), held, strict=True)]
+        return held, [t.tolist() for t in rest]
+
+    assert swap(DEVICE) == swap("cpu")
+
+
+@pytest.mark.parametrize("size, where", [(4, None), (3, "meta")])
+def test_storages_that_cannot_be_swapped(size, where):
+    def swap(device):
+        storage = torch.zeros(size, device=where or device).untyped_storage()
+        torch.ones(3, device=device).untyped_storage()._swap_data_ptr_(storage)
+
+    assert_same_error(error_of(swap, DEVICE), error_of(swap, "cpu"))
 
 
 # Metadata changed in place -------------------------------------------------------------------------------------------

@@ -83,6 +83,25 @@ def test_polling_makes_progress():
     assert y.tolist() == [2, 2]
 
 
+def test_what_comes_after_a_wait_is_reached_after_it():
+    slow, waiting = torch.lazy.Stream(), torch.lazy.Stream()
+    with torch.lazy.stream(slow):
+        x = torch.ones(400, 400, device="lazy")
+        for _ in range(30):
+            x = x @ x / 400
+    waiting.wait_event(slow.record_event())
+    event = waiting.record_event()
+    while not event.query():
+        pass
+    assert slow.query() and waiting.query()
+    with torch.lazy.stream(slow):
+        y = x @ x
+    waiting.wait_stream(slow)
+    waiting.synchronize()
+    assert slow.query()
+    assert y[0, 0] == 400
+
+
 def test_elapsed_time_covers_the_execution():
     torch.lazy.synchronize()
     start, end = torch.lazy.Event(enable_timing=True), torch.lazy.Event(enable_timing=True)
