@@ -15,6 +15,11 @@ constexpr int64_t kMaxUnrelated = 32'768;
 // Elements. What a call costs besides its loop is half a microsecond less here than for PyTorch's kernels, so that
 // small calls are groups even if they stand alone.
 constexpr int64_t kMaxAlone = 4'096;
+// Bytes. What is read for the last time would be free by now, if the group had been computed: the results of products,
+// say, that are added up one after the other. More than this must not wait,
+constexpr int64_t kMaxHeld = 64 * 1024;
+// unless for what hardly takes memory itself.
+constexpr int64_t kSmallResult = kMaxHeld / 16;
 
 // Open groups have nothing to do with each other: a call that reads the results of two closes one of them, or both.
 class Scheduler {
@@ -34,6 +39,9 @@ class Scheduler {
     const bool is_in_group = is_pointwise ? join(node) || begin(node) : begin_with_parts(node);
     if (!is_in_group) {
       close_before(node, nullptr);
+      if (bytes_of(node) > kSmallResult) {
+        close_holding_before(node);
+      }
       steps_.push_back({&node, nullptr});
     }
   }
@@ -231,6 +239,62 @@ class Scheduler {
         close(group);
       }
     }
+  }
+
+  static int64_t bytes_of(GraphNode& node) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node.num_outputs(); ++i) {
+      bytes += static_cast<int64_t>(node.output(i).layout().extent_bytes());
+    }
+    return bytes;
+  }
+
+  // Those that hold most, until the rest does not hold much.
+  void close_holding_before(const GraphNode& node) {
+    for (;;) {
+      int64_t total = 0;
+      std::pair<int64_t, const Group*> most;
+      for (const auto& group : open_) {
+        const int64_t held = held_bytes(*group, node);
+        total += held;
+        most = std::max(most, {held, group.get()});
+      }
+      if (total <= kMaxHeld) {
+        return;
+      }
+      close(*most.second);
+    }
+  }
+
+  // By how much less memory there would be, if the group were computed before the node; 0 if that is little anyway.
+  static int64_t held_bytes(const Group& group, const GraphNode& node) {
+    const auto elements = group.layout().numel() * static_cast<int64_t>(group.inputs().size());
+    if (elements * static_cast<int64_t>(sizeof(double)) <= kSmallResult) {
+      return 0;
+    }
+    int64_t held = 0;
+    const auto& inputs = group.inputs();
+    for (auto input = inputs.begin(); input != inputs.end(); ++input) {
+      const bool is_first =
+          std::none_of(inputs.begin(), input, [&](const auto& other) { return other.value == input->value; });
+      if (is_first && is_last_read_before(input->value, node)) {
+        held += static_cast<int64_t>(input->value.layout().extent_bytes());
+      }
+    }
+    for (const auto& output : group.outputs()) {
+      held -= static_cast<int64_t>(output.value.layout().extent_bytes());
+    }
+    return std::max<int64_t>(held, 0);
+  }
+
+  // Of what the graph itself makes.
+  static bool is_last_read_before(GraphValue value, const GraphNode& node) {
+    for (const GraphUse* use = value.uses(); use; use = use->next()) {
+      if (use->is_root() || use->user()->place() >= node.place()) {
+        return false;
+      }
+    }
+    return value.node->is_call();
   }
 
   void close(const Group& closed) {

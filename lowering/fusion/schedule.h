@@ -21,8 +21,8 @@ enum class Grouping : uint8_t {
 };
 
 // The graph's nodes, but for its leaves, in an order in which each comes after those that it reads from, with
-// neighbouring pointwise calls grouped. A group waits for further calls until somebody needs its results, or writes
-// what it reads.
+// neighbouring pointwise calls grouped. A group waits for further calls until somebody needs its results, writes
+// what it reads, or takes memory while it holds much.
 std::vector<Step> make_schedule(Graph& graph, Grouping grouping);
 
 } // namespace lazyplug

@@ -145,6 +145,27 @@ def test_repeated_steps_take_no_more_memory():
 
 
 @pytest.mark.own_schedule("what is queued depends on cuts")
+def test_terms_of_a_sum_do_not_wait_for_one_another():
+    """The gradient of a weight that is used many times."""
+    w = (torch.randn(256, 256, device=DEVICE) / 20).requires_grad_()
+
+    def step():
+        h = torch.ones(4, 256, device=DEVICE)
+        for _ in range(40):
+            h = torch.tanh(h @ w)
+        h.sum().backward()
+        w.grad = None
+
+    for _ in range(8):
+        step()
+    torch.lazy.synchronize()
+    before = torch.lazy.memory_allocated()
+    torch.lazy.reset_peak_memory_stats()
+    step()
+    torch.lazy.synchronize()
+    assert torch.lazy.max_memory_allocated() - before < 6 * w.nbytes
+
+
 def test_marked_steps_queue_no_more_than_full_traces():
     run_fresh("""
         torch_lazyplug.config.set("overlap", "always")

@@ -83,6 +83,27 @@ TEST(Schedule, AGroupWaitsWhileNobodyNeedsIt) {
       "3 (2 4)");
 }
 
+// The products that are added up, and what takes no memory while a sum waits.
+std::string sum_of_products(const std::string& matrix, const std::string& number) {
+  const std::string type = "  # Float[" + matrix + ", " + matrix + "] strides=[" + matrix + ", 1]\n";
+  return "%2 = device_data(2)" + type +                                    //
+         "%3 = aten::mm(%2, %2)" + type +                                  //
+         "%4 = aten::mm(%2, %2)" + type +                                  //
+         "%5 = aten::add.Tensor(%3, %4, 1)" + type +                       //
+         "%6 = aten::mm(%2, %2)" + type +                                  //
+         "%7 = aten::add.Tensor(%5, %6, 1)" + type +                       //
+         "%8 = " + (number.empty() ? "aten::mm(%2, %2)" + type : number) + //
+         "%9 = aten::mul.Tensor(%7, %8)" + type +                          //
+         "return %9\n";
+}
+
+TEST(Schedule, AGroupDoesNotWaitWhileItHoldsMuch) {
+  EXPECT_EQ(schedule(sum_of_products("4", "")), "3 4 6 8 (5 7 9)");
+  EXPECT_EQ(schedule(sum_of_products("100", "")), "3 4 6 (5 7) 8 9");
+  const std::string number = "aten::trace(%0)  # Float[] strides=[]\n";
+  EXPECT_EQ(schedule(sum_of_products("100", number)), "3 4 6 8 (5 7 9)");
+}
+
 TEST(Schedule, AGroupComesBeforeWhoWritesWhatItReads) {
   EXPECT_EQ(
       schedule(
