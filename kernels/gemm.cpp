@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/processor.h"
 #include "kernels/parallel.h"
 #include "kernels/product.h"
 #include "kernels/tile_loops.h"
@@ -20,15 +21,6 @@ constexpr int64_t kLeastSize = 16;
 constexpr int64_t kLeastMultiplications = int64_t{1} << 14;
 // A thread's share.
 constexpr int64_t kGrain = int64_t{1} << 17;
-
-bool is_intel() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_is("intel");
-#else
-  return false;
-#endif
-}
 
 using Floats = std::vector<float>;
 

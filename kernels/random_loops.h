@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/random_fill.h"
 #include "kernels/tile_loops.h"
@@ -71,10 +72,13 @@ void random_words(uint64_t seed, uint64_t block, uint32_t* out) {
   }
 }
 
+// From a up to b, which is none of them, though the sum may be rounded up to it.
 void uniform_block(const uint32_t* words, float a, float b, float* out) {
   constexpr int kUnused = 8;
+  const float last = a < b ? std::nextafter(b, a) : b;
   for (int i = 0; i < kRandomBlock; ++i) {
-    out[i] = static_cast<float>(words[i] >> kUnused) * 0x1p-24F * (b - a) + a;
+    const float number = static_cast<float>(words[i] >> kUnused) * 0x1p-24F * (b - a) + a;
+    out[i] = number < last ? number : last;
   }
 }
 

@@ -55,7 +55,7 @@ struct Reduced {
   }
 };
 
-// x * 2^exponent, rounded once if it is denormal.
+// x * 2^exponent
 Floats scale(Floats x, const Reduced& reduced) {
 #ifdef __AVX512F__
   return _mm512_maskz_scalef_ps(0xFFFF, x, reduced.exponent);
@@ -65,11 +65,38 @@ Floats scale(Floats x, const Reduced& reduced) {
 #endif
 }
 
+bool has_any_below(Floats x, float bound) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask(x, broadcast<Floats>(bound), _CMP_LT_OQ) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps(_mm256_cmp_ps(x, broadcast<Floats>(bound), _CMP_LT_OQ)) != 0;
+#else
+  bool any = false;
+  for (int i = 0; i < kNumLanes<Floats>; ++i) {
+    any |= x[i] < bound;
+  }
+  return any;
+#endif
+}
+
+// Where the result is no normal number, 0 included, it is made as another one, whose last bits are rounded away beside
+// a power of two: operations with denormal results may take a hundred times as long.
 Floats exp(Floats x) {
-  const Reduced reduced(at_most(at_least(x, -105.0F), 89.0F));
+  constexpr float kDenormal = -87.34F; // and below: a little less than the logarithm of the least normal number
+  constexpr int kAhead = 124;
+  constexpr float kRound = 0x1p-2F; // its last bit is that of denormal numbers, times 2^kAhead
+  Reduced reduced(at_most(at_least(x, -105.0F), 89.0F));
   Floats result = multiply_add(polynomial(tables::kExp, reduced.rest), reduced.rest, 1.0F);
   result = multiply_add(result, reduced.rest, 1.0F);
-  return scale(result, reduced);
+  if (__builtin_expect(!has_any_below(x, kDenormal), true)) {
+    return scale(result, reduced);
+  }
+  const Ints is_denormal = x < kDenormal;
+  reduced.exponent = is_denormal ? reduced.exponent + static_cast<float>(kAhead) : reduced.exponent;
+  reduced.exponent_bits = is_denormal ? reduced.exponent_bits + kAhead : reduced.exponent_bits;
+  result = scale(result, reduced);
+  const Ints rounded = bits_of(result + kRound) - bits_of(broadcast<Floats>(kRound));
+  return is_denormal ? from_bits<Floats>(rounded) : result;
 }
 
 Floats expm1(Floats x) {

@@ -23,15 +23,16 @@ _TENSOR_METHODS = ("data_ptr", "const_data_ptr")
 _STORAGE_METHODS = (
     "__getitem__",
     "__setitem__",
-    "_byteswap",
-    "_set_from_file",
     "_write_file",
     "data_ptr",
     "fill_",
     "resize_",
 )
 
-# The same, with another storage as an argument.
+# Methods that write the memory themselves, which others may be about to read.
+_STORAGE_WRITERS = ("_byteswap", "_set_from_file")
+
+# Methods with another storage as an argument.
 _STORAGE_PAIR_METHODS = ("copy_",)
 
 
@@ -39,6 +40,7 @@ def install() -> None:
     """Wraps the accessors; does nothing if that has been done."""
     _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
     _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
+    _wrap(torch.UntypedStorage, _STORAGE_WRITERS, _storage_writer)
     _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
     _wrap(torch.UntypedStorage, ("_swap_data_ptr_",), _swap_method)
 
@@ -63,6 +65,14 @@ def _tensor_method(accessor: Accessor) -> Accessor:
 def _storage_method(accessor: Accessor) -> Accessor:
     def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         _materialize_storage(storage)
+        return accessor(storage, *args, **kwargs)
+
+    return wrapper
+
+
+def _storage_writer(accessor: Accessor) -> Accessor:
+    def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        _materialize_storage(storage, for_write=True)
         return accessor(storage, *args, **kwargs)
 
     return wrapper
@@ -99,6 +109,6 @@ def _swap_method(accessor: Accessor) -> Accessor:
     return wrapper
 
 
-def _materialize_storage(storage: torch.UntypedStorage) -> None:
+def _materialize_storage(storage: torch.UntypedStorage, for_write: bool = False) -> None:
     if storage.device.type == "lazy":
-        _C._lazy._materialize_storage(storage)
+        _C._lazy._materialize_storage(storage, for_write)

@@ -28,6 +28,10 @@ def install() -> None:
         "torch.nn.parallel.data_parallel",
         lambda module: wrap_attribute(module, "_get_available_device_type", _other_than_ours),
     )
+    after_import(
+        "torch.optim.swa_utils",
+        lambda module: wrap_attribute(module, "_get_foreach_kernels_supported_devices", _all_but_ours),
+    )
 
 
 def _asked_for_the_cpu(method: Any) -> Any:
@@ -59,6 +63,16 @@ def _accepting(validate: Function) -> Function:
     def wrapper(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         if query.device.type != "lazy":
             validate(query, key, value)
+
+    return wrapper
+
+
+def _all_but_ours(list_devices: Function) -> Function:
+    """Averages of models are taken one by one on the CPU, where a list of integers, such as the counts of batch norms,
+    would be refused."""
+
+    def wrapper() -> list[str]:
+        return [name for name in list_devices() if name != "lazy"]
 
     return wrapper
 

@@ -139,16 +139,16 @@ void materialize(const at::Tensor& tensor) {
   }
 }
 
-void materialize(const c10::Storage& storage) {
+void materialize(const c10::Storage& storage, bool for_write) {
   if (auto* lazy = LazyStorageImpl::of(storage)) {
     note_sync("using the memory of a storage");
-    DeviceContext::materialize(*lazy);
+    for_write ? DeviceContext::materialize_for_write(*lazy) : DeviceContext::materialize(*lazy);
   }
 }
 
 at::Tensor memory_alias(const at::Tensor& tensor, bool on_cpu) {
   note_sync("exporting the memory of a tensor");
-  const at::Tensor cpu = cpu_alias(tensor, /*for_write=*/true);
+  const at::Tensor cpu = cpu_alias(tensor, Access::kShare);
   if (on_cpu) {
     return cpu;
   }

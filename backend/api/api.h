@@ -59,7 +59,7 @@ void stop_workers();
 
 // Makes a lazy tensor or storage available. Does nothing for any other.
 void materialize(const at::Tensor& tensor);
-void materialize(const c10::Storage& storage);
+void materialize(const c10::Storage& storage, bool for_write = false);
 
 // A tensor over the memory that the lazy tensor has now, on the CPU or on the lazy device, which keeps that memory
 // alive and sees what is written to it directly. The first op that writes the lazy tensor gives it other memory.

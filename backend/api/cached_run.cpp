@@ -76,7 +76,7 @@ at::Tensor to_cpu_tensor(const c10::IValue& value, const Geometry& geometry, siz
       value.tagKind());
   const at::Tensor tensor = value.toTensor();
   if (is_lazy(tensor)) {
-    return cpu_alias(tensor, /*for_write=*/false);
+    return cpu_alias(tensor, Access::kRead);
   }
   return tensor.cpu();
 }

@@ -95,6 +95,7 @@ class Beginnings {
   static constexpr uint64_t kLeastSteps = 5;             // there are programs that update each parameter by itself
   static constexpr uint64_t kOften = 40;
   static constexpr uint64_t kQuiet = 16; // graphs, and steps
+  static constexpr uint64_t kHabit = 2;  // times that the same graph came again
   static constexpr size_t kEnough = 6;
   static constexpr size_t kLongStep = 128; // ops: it counts twice, one of twice as many three times
   static constexpr size_t kLeastShare = 4; // the old program goes on where this part of the ops is its own
@@ -109,6 +110,8 @@ class Beginnings {
   struct Emptiness {
     std::atomic<uint64_t> times{0};   // when the last graph came
     std::atomic<uint64_t> in_step{0}; // in which that changed
+    std::atomic<uint64_t> graph{0};   // which came first then
+    std::atomic<uint64_t> num_same{0};
   };
 
   // For the first time in a while: there are programs that leave nothing behind in each of their steps.
@@ -118,7 +121,13 @@ class Beginnings {
       return false;
     }
     const uint64_t step = current_step();
-    return step >= memory.in_step.exchange(step, std::memory_order_relaxed) + kQuiet;
+    if (step < memory.in_step.exchange(step, std::memory_order_relaxed) + kQuiet) {
+      return false;
+    }
+    const bool is_same = memory.graph.exchange(ages.graph, std::memory_order_relaxed) == ages.graph && ages.graph != 0;
+    const uint64_t num_same = is_same ? memory.num_same.load(std::memory_order_relaxed) + 1 : 0;
+    memory.num_same.store(num_same, std::memory_order_relaxed);
+    return num_same < kHabit;
   }
 
   void end_step(uint64_t next) {

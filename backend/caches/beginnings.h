@@ -13,8 +13,9 @@ namespace lazyplug {
 // A process may run several programs, one after the other, and a program has phases. So it begins anew, even before a
 // beginning is over, when a graph that is not known reads only tensors that are newer than all that the program before
 // has had, whose graphs had for a while all read some that were not; when for the first time in 16 steps nothing has
-// been left in the device's memory; or, 96 steps after another one has been noticed otherwise, or later, when six steps
-// in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
+// been left in the device's memory, unless what came then was the same graph the last two times, as of a program that
+// leaves nothing behind and reads often; or, 96 steps after another one has been noticed otherwise, or later, when six
+// steps in a row, or fewer long ones, have repeated themselves and hardly anything that had come before them.
 //
 // All of it is thread-safe.
 
@@ -29,6 +30,7 @@ struct Ages {
   uint64_t newest = 0;          // of all that there were when it was cut
   uint64_t times_empty = 0;     // how often there has been nothing in the memory of the device,
   size_t device = 0;            // which is this one
+  uint64_t graph = 0;           // what tells it from others; 0: nothing does
 };
 // A graph of such tensors comes, which is known, since it has been compiled, or is not. Returns whether another program
 // begins with it.

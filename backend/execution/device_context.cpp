@@ -357,19 +357,34 @@ void DeviceContext::drop_leaf(LazyStorageImpl& storage) {
   lock.discard({{}, {}, {}, std::exchange(storage.leaf_, at::Tensor())});
 }
 
-c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage) {
+c10::Storage DeviceContext::materialize_for_sharing(LazyStorageImpl& storage) {
+  return end_readers(storage, /*num_held=*/0);
+}
+
+c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage, size_t num_held) {
+  c10::Storage memory = end_readers(storage, num_held);
+  if (memory.use_count() > 2 + num_held) {
+    c10::Storage copy = allocate_storage(memory.nbytes(), storage.device().index());
+    std::copy_n(static_cast<const char*>(memory.data()), memory.nbytes(), static_cast<char*>(copy.mutable_data()));
+    refresh(storage, copy, storage.nbytes());
+    return copy;
+  }
+  // The count was read relaxed: what the last readers did comes before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return memory;
+}
+
+c10::Storage DeviceContext::end_readers(LazyStorageImpl& storage, size_t num_held) {
   c10::Storage memory = materialize(storage);
   drop_leaf(storage);
-  // The storage's reference and this one: nobody else reads it.
-  if (memory.use_count() > 2) {
+  // The storage's reference, this one and the caller's: nobody else reads it.
+  if (memory.use_count() > 2 + num_held) {
     memory = c10::Storage();
     for (StreamContext* stream : storage.context().streams()) {
       storage.context().submit_and_wait(*stream);
     }
     memory = materialize(storage);
   }
-  // The count was read relaxed: what the last readers did comes before.
-  std::atomic_thread_fence(std::memory_order_acquire);
   return memory;
 }
 

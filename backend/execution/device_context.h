@@ -62,9 +62,11 @@ class DeviceContext {
   static LazyStorageImpl::State state_of(const LazyStorageImpl& storage);
   // Whether materialize() would find the contents computed.
   static bool is_ready(const LazyStorageImpl& storage);
-  // The same for memory that is about to be written in place: nothing that is
-  // still pending may read it.
-  static c10::Storage materialize_for_write(LazyStorageImpl& storage);
+  // The same for memory that somebody else is going to see, and may write: nothing that is still pending reads it.
+  static c10::Storage materialize_for_sharing(LazyStorageImpl& storage);
+  // The same for memory that is about to be written in place. Nobody else sees it: whoever does, but for the caller's
+  // `num_held` references, keeps what was there, as if the write were recorded.
+  static c10::Storage materialize_for_write(LazyStorageImpl& storage, size_t num_held = 0);
 
   // The contents are of no interest, but whether they can be computed is: they are computed, though nobody holds the
   // storage, and the next read that ends the step raises their error.
@@ -129,6 +131,8 @@ class DeviceContext {
   };
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
+
+  static c10::Storage end_readers(LazyStorageImpl& storage, size_t num_held);
 
   Outputs record_locked(
       StreamContext& stream,

@@ -278,6 +278,7 @@ bool leave_out_unneeded(Job& job) {
 Ages ages_of(const Job& job) {
   Ages ages{.newest = job.newest_tensor};
   ages.device = static_cast<size_t>(job.device);
+  ages.graph = job.trace.hash().lo;
   if (const MemoryPool* pool = device_pool(job.device)) {
     ages.times_empty = pool->times_empty();
   }

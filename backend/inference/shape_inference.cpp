@@ -60,19 +60,25 @@ bool is_inexact(c10::ScalarType dtype) {
   return !c10::isIntegralType(dtype, /*includeBool=*/true);
 }
 
+template <typename Predicate>
+bool any_tensor(const Call& call, const Predicate& suits) {
+  return std::any_of(call.tensors.begin(), call.tensors.end(), [&suits](const TensorArg& arg) {
+    return arg.tensor && suits(arg);
+  });
+}
+
+// A kernel lays out what it resizes as operands lie. Meta kernels need not.
+bool reads_otherwise_than_in_order(const Call& call) {
+  return any_tensor(call, [](const TensorArg& arg) { return !arg.out && !arg.tensor->is_contiguous(); });
+}
+
 // A kernel that computes in another dtype than the result's visits the elements
 // in the order of the result's memory if that has its size already, else in
 // that of the operands. What is vectorised depends on it, and so the last bit.
 bool rounds_otherwise_once_resized(const Call& call) {
-  const auto any_tensor = [&call](const auto& suits) {
-    return std::any_of(call.tensors.begin(), call.tensors.end(), [&suits](const TensorArg& arg) {
-      return arg.tensor && suits(arg);
-    });
-  };
-  return any_tensor([](const TensorArg& arg) { return !arg.out && !arg.tensor->is_contiguous(); }) &&
-         any_tensor([&any_tensor](const TensorArg& out) {
+  return reads_otherwise_than_in_order(call) && any_tensor(call, [&call](const TensorArg& out) {
            const auto differs = [&out](const TensorArg& arg) { return arg.tensor->dtype() != out.tensor->dtype(); };
-           return out.out && is_inexact(c10::typeMetaToScalarType(out.tensor->dtype())) && any_tensor(differs);
+           return out.out && is_inexact(c10::typeMetaToScalarType(out.tensor->dtype())) && any_tensor(call, differs);
          });
 }
 
@@ -209,6 +215,10 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
       // Whether an op accepts that depends on what it checks before it resizes:
       // better run as it is.
       TORCH_CHECK(!call.any_shared_storage, call.op->name(), " would resize what it also reads");
+      if (device == c10::kMeta && reads_otherwise_than_in_order(call)) {
+        inference.run_now = "resizes an out= argument as operands lie";
+        break;
+      }
       if (rounds_otherwise_once_resized(call)) {
         inference.run_now = "resizes an out= argument of another dtype";
         break;

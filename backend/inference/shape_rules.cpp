@@ -141,7 +141,9 @@ std::vector<int64_t> reduced(const at::Tensor& tensor, const c10::IValue& dims, 
                            : dims.isNone() ? std::vector<int64_t>()
                                            : dims.toIntVector()) {
     if (!sizes.empty()) {
-      is_reduced[at::maybe_wrap_dim(dim, tensor.dim())] = true;
+      const int64_t place = at::maybe_wrap_dim(dim, tensor.dim());
+      TORCH_CHECK(!is_reduced[place]); // it is named twice
+      is_reduced[place] = true;
     }
   }
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -250,13 +252,20 @@ c10::Stack group_norm_backward(Arguments arguments) {
 c10::Stack batch_norm_backward(Arguments arguments) {
   const at::Tensor& input = arguments[1].toTensor();
   const at::Tensor weight = optional_tensor(arguments[2]);
-  const at::Tensor parameter = make({input.size(1)}, weight.defined() ? weight : input);
+  // Parameters that are not given are of the dtype of those that are, or of the statistics.
+  at::Tensor parameter = make({input.size(1)}, weight.defined() ? weight : input);
+  for (const c10::IValue& statistics : arguments.slice(3, 4)) {
+    if (!weight.defined() && optional_tensor(statistics).defined() && statistics.toTensor().numel() != 0) {
+      parameter = make({input.size(1)}, statistics.toTensor());
+    }
+  }
   return {contiguous_like(input), parameter, at::empty_like(parameter)};
 }
 
 c10::Stack weight_norm(Arguments arguments) {
   const at::Tensor& norm = arguments[1].toTensor();
-  const auto dtype = norm.scalar_type() == at::kBFloat16 ? at::kFloat : norm.scalar_type();
+  TORCH_CHECK(c10::isFloatingType(norm.scalar_type()));
+  const auto dtype = c10::isReducedFloatingType(norm.scalar_type()) ? at::kFloat : norm.scalar_type();
   return {
       contiguous_like(arguments[0].toTensor()),
       at::empty_strided(norm.sizes(), norm.strides(), norm.options().dtype(dtype))};
@@ -390,6 +399,7 @@ c10::Stack adaptive_average(Arguments arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const auto output = arguments[1].toIntVector();
   TORCH_CHECK(output.size() == 2 && input.numel() != 0 && (input.dim() == 3 || input.dim() == 4));
+  TORCH_CHECK(c10::isFloatingType(input.scalar_type()));
   auto sizes = input.sizes().vec();
   std::copy(output.begin(), output.end(), sizes.end() - 2);
   return {at::empty(sizes, input.options(), input.suggest_memory_format())};
@@ -397,6 +407,7 @@ c10::Stack adaptive_average(Arguments arguments) {
 
 c10::Stack adaptive_average_backward(Arguments arguments) {
   const at::Tensor& input = arguments[1].toTensor();
+  TORCH_CHECK(arguments[0].toTensor().numel() != 0 && c10::isFloatingType(input.scalar_type()));
   return {at::empty(input.sizes(), input.options(), input.suggest_memory_format())};
 }
 

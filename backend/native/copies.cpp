@@ -84,7 +84,7 @@ bool is_same_element(const at::Tensor& self, const at::Tensor& source) {
 // A CPU tensor with the source's contents: its memory, if it is on a lazy device.
 at::Tensor to_host(const at::Tensor& source) {
   if (source.device().type() == kLazyDevice) {
-    return cpu_alias(source, /*for_write=*/false);
+    return cpu_alias(source, Access::kRead);
   }
   return source.cpu();
 }
@@ -104,7 +104,7 @@ at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
       return self;
     }
   }
-  const at::Tensor alias = cpu_alias(source, /*for_write=*/false);
+  const at::Tensor alias = cpu_alias(source, Access::kRead);
   const ExecutionGuard guard;
   return self.copy_(alias);
 }
@@ -126,7 +126,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
     return source.is_cpu() ? copy_from_cpu(self, source) : copy_from_cpu(self, to_host(source));
   }
   if (self.device().type() == kLazyDevice) {
-    cpu_alias(self, /*for_write=*/true).copy_(source.is_cpu() ? source : to_host(source));
+    cpu_alias(self, Access::kWrite).copy_(source.is_cpu() ? source : to_host(source));
     return self;
   }
   return copy_to_cpu(self, source);

@@ -108,6 +108,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
     const at::Tensor& grad_output,
     const at::Tensor& weight,
     std::array<bool, 3> output_mask);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_linear_backward(
+    const at::Tensor& self,
+    const at::Tensor& grad_output,
+    const at::Tensor& weight,
+    std::array<bool, 3> output_mask);
 
 // ---- lu_solve.cpp ----
 at::Tensor
@@ -215,6 +220,28 @@ std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
     const std::optional<at::Tensor>& hidden_bias);
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias);
+// Under vmap.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_lstm_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_lstm_cell_backward(
+    const std::optional<at::Tensor>& grad_hy,
+    const std::optional<at::Tensor>& grad_cy,
+    const at::Tensor& cx,
+    const at::Tensor& cy,
+    const at::Tensor& workspace,
+    bool has_bias);
+std::tuple<at::Tensor, at::Tensor> batched_gru_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+batched_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias);
 // In front of autograd's kernels.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
     c10::DispatchKeySet keys,

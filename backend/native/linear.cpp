@@ -40,8 +40,9 @@ bool is_usual_bias(const std::optional<at::Tensor>& bias, const at::Tensor& weig
 // Calls whose gradients linear_backward computes as they would be otherwise, from
 // what the node has saved.
 bool is_usual(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  return is_usual_input(input) && weight.dim() == 2 && weight.is_contiguous() && weight.numel() != 0 &&
-         weight.dtype() == input.dtype() && is_usual_bias(bias, weight);
+  // Not is_contiguous(), which leaves the strides of one row open, as the gradient does not.
+  return is_usual_input(input) && weight.dim() == 2 && weight.stride(1) == 1 && weight.stride(0) == weight.size(1) &&
+         weight.numel() != 0 && weight.dtype() == input.dtype() && is_usual_bias(bias, weight);
 }
 
 at::Tensor rows_of(const at::Tensor& tensor) {
@@ -180,6 +181,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
       output_mask[0] ? gradient_of_input(grad_output, weight, predicts) : at::Tensor(),
       output_mask[1] ? gradient_of_weight(grad_output, self, predicts) : at::Tensor(),
       output_mask[2] ? gradient_of_bias(grad_output, predicts) : at::Tensor()};
+}
+
+// Under vmap, where PyTorch would go through the samples one by one.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_linear_backward(
+    const at::Tensor& self,
+    const at::Tensor& grad_output,
+    const at::Tensor& weight,
+    std::array<bool, 3> output_mask) {
+  return {
+      output_mask[0] ? gradient_of_input(grad_output, weight, /*predicts=*/false) : at::Tensor(),
+      output_mask[1] ? gradient_of_weight(grad_output, self, /*predicts=*/false) : at::Tensor(),
+      output_mask[2] ? gradient_of_bias(grad_output, /*predicts=*/false) : at::Tensor()};
 }
 
 } // namespace lazyplug::native

@@ -43,7 +43,18 @@ std::array<at::Tensor, kNumParts> split(const at::Tensor& matrix, Columns take =
   return parts;
 }
 
+// Refuses what the CPU's products and functions in place would.
 at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  TORCH_CHECK(
+      !at::isIntegralType(gates.scalar_type(), /*includeBool=*/true),
+      "result type Float can't be cast to the desired output type ",
+      gates.scalar_type());
+  TORCH_CHECK(
+      !bias || !bias->defined() || bias->dtype() == gates.dtype(),
+      "self and mat2 must have the same dtype, but got ",
+      bias->scalar_type(),
+      " and ",
+      gates.scalar_type());
   return bias && bias->defined() ? gates + *bias : gates;
 }
 
@@ -115,6 +126,39 @@ std::tuple<at::Tensor, at::Tensor> compose_gru_cell(
   return {hy, at::cat({reset, update, candidate, hx, hidden[2]}, 1)};
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> compose_lstm_cell_backward(
+    Columns take,
+    const std::optional<at::Tensor>& grad_hy,
+    const std::optional<at::Tensor>& grad_cy,
+    const at::Tensor& cx,
+    const at::Tensor& cy,
+    const at::Tensor& workspace,
+    bool has_bias) {
+  const auto gates = split<4>(workspace, take);
+  const at::Tensor tanh_cy = cy.tanh();
+  const at::Tensor grad_h = or_zeros(grad_hy, cy);
+  const at::Tensor grad_c = or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
+  const at::Tensor grad_gates = at::cat(
+      {sigmoid_grad(grad_c * gates[2], gates[0]),
+       sigmoid_grad(grad_c * cx, gates[1]),
+       tanh_grad(grad_c * gates[0], gates[2]),
+       sigmoid_grad(grad_h * tanh_cy, gates[3])},
+      1);
+  return {grad_gates, grad_c * gates[1], bias_grad(grad_gates, has_bias)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+compose_gru_cell_backward(Columns take, const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
+  const auto saved = split<5>(workspace, take);
+  const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
+  const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
+  const at::Tensor grad_candidate = tanh_grad(grad_hy - grad_hy * update, candidate);
+  const at::Tensor grad_reset = sigmoid_grad(grad_candidate * hidden, reset);
+  const at::Tensor grad_input = at::cat({grad_reset, grad_update, grad_candidate}, 1);
+  const at::Tensor grad_hidden = at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);
+  return {grad_input, grad_hidden, grad_hy * update, bias_grad(grad_input, has_bias), bias_grad(grad_hidden, has_bias)};
+}
+
 } // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
@@ -172,17 +216,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
     const auto [grad_gates, grad_cx] = cells::lstm_backward(grad_hy, grad_cy, cx, cy, workspace);
     return {grad_gates, grad_cx, bias_grad(grad_gates, has_bias)};
   }
-  const auto gates = split<4>(workspace);
-  const at::Tensor tanh_cy = cy.tanh();
-  const at::Tensor grad_h = or_zeros(grad_hy, cy);
-  const at::Tensor grad_c = or_zeros(grad_cy, cy) + tanh_grad(grad_h * gates[3], tanh_cy);
-  const at::Tensor grad_gates = at::cat(
-      {sigmoid_grad(grad_c * gates[2], gates[0]),
-       sigmoid_grad(grad_c * cx, gates[1]),
-       tanh_grad(grad_c * gates[0], gates[2]),
-       sigmoid_grad(grad_h * tanh_cy, gates[3])},
-      1);
-  return {grad_gates, grad_c * gates[1], bias_grad(grad_gates, has_bias)};
+  return compose_lstm_cell_backward(columns, grad_hy, grad_cy, cx, cy, workspace, has_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor> fused_gru_cell(
@@ -230,14 +264,44 @@ fused_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, 
     const auto [grad_input, grad_hidden, grad_hx] = cells::gru_backward(grad_hy, workspace);
     return {grad_input, grad_hidden, grad_hx, bias_grad(grad_input, has_bias), bias_grad(grad_hidden, has_bias)};
   }
-  const auto saved = split<5>(workspace);
-  const auto& [reset, update, candidate, hx, hidden] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
-  const at::Tensor grad_update = sigmoid_grad(grad_hy * (hx - candidate), update);
-  const at::Tensor grad_candidate = tanh_grad(grad_hy - grad_hy * update, candidate);
-  const at::Tensor grad_reset = sigmoid_grad(grad_candidate * hidden, reset);
-  const at::Tensor grad_input = at::cat({grad_reset, grad_update, grad_candidate}, 1);
-  const at::Tensor grad_hidden = at::cat({grad_reset, grad_update, grad_candidate * reset}, 1);
-  return {grad_input, grad_hidden, grad_hy * update, bias_grad(grad_input, has_bias), bias_grad(grad_hidden, has_bias)};
+  return compose_gru_cell_backward(columns, grad_hy, workspace, has_bias);
+}
+
+// Under vmap, where PyTorch would go through the samples one by one.
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_lstm_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  return compose_lstm_cell(differentiable_columns, input_gates, hidden_gates, cx, input_bias, hidden_bias);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_lstm_cell_backward(
+    const std::optional<at::Tensor>& grad_hy,
+    const std::optional<at::Tensor>& grad_cy,
+    const at::Tensor& cx,
+    const at::Tensor& cy,
+    const at::Tensor& workspace,
+    bool has_bias) {
+  const bool any_grad = (grad_hy && grad_hy->defined()) || (grad_cy && grad_cy->defined());
+  return any_grad ? compose_lstm_cell_backward(differentiable_columns, grad_hy, grad_cy, cx, cy, workspace, has_bias)
+                  : std::tuple<at::Tensor, at::Tensor, at::Tensor>();
+}
+
+std::tuple<at::Tensor, at::Tensor> batched_gru_cell(
+    const at::Tensor& input_gates,
+    const at::Tensor& hidden_gates,
+    const at::Tensor& hx,
+    const std::optional<at::Tensor>& input_bias,
+    const std::optional<at::Tensor>& hidden_bias) {
+  return compose_gru_cell(differentiable_columns, input_gates, hidden_gates, hx, input_bias, hidden_bias);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+batched_gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
+  return compose_gru_cell_backward(differentiable_columns, grad_hy, workspace, has_bias);
 }
 
 } // namespace lazyplug::native

@@ -6,6 +6,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace lazyplug {
 namespace {
@@ -26,8 +27,9 @@ void assign_sparse(at::SparseTensorImpl& to, const at::SparseTensorImpl& from, C
 
 at::Tensor convert_sparse(const at::Tensor& tensor, ConvertStrided convert) {
   const auto& from = *get_sparse_impl(tensor);
-  const auto keys = keys_of(tensor, convert(from.values()).device());
-  auto result = at::detail::make_tensor<at::SparseTensorImpl>(keys, tensor.dtype());
+  const c10::Device device = convert(from.values()).device();
+  const c10::DeviceGuard guard(device); // it is of the current device
+  auto result = at::detail::make_tensor<at::SparseTensorImpl>(keys_of(tensor, device), tensor.dtype());
   assign_sparse(*get_sparse_impl(result), from, convert);
   return result;
 }

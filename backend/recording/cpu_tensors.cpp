@@ -19,25 +19,27 @@ c10::Storage adopt(c10::Storage memory, c10::DeviceIndex device) {
 
 // A tensor on the device whose memory is not ours, such as a wrapped pointer. It may be that of another tensor, which
 // what is recorded reads: that comes first.
-c10::Storage foreign_memory(const at::Tensor& tensor, bool for_write) {
+c10::Storage foreign_memory(const at::Tensor& tensor, Access access) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       tensor.has_storage(),
       "cannot read the memory of a ",
       tensor.layout(),
       " tensor on ",
       tensor.device());
-  if (for_write) {
+  if (access != Access::kRead) {
     DeviceContext::get(tensor.device().index()).finish();
   }
   return alias_storage(tensor.storage(), c10::kCPU);
 }
 
-c10::Storage memory_of(const at::Tensor& tensor, bool for_write) {
+c10::Storage memory_of(const at::Tensor& tensor, Access access) {
   auto* storage = LazyStorageImpl::of(tensor);
   if (!storage) {
-    return foreign_memory(tensor, for_write);
+    return foreign_memory(tensor, access);
   }
-  return for_write ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage);
+  return access == Access::kRead    ? DeviceContext::materialize(*storage)
+         : access == Access::kWrite ? DeviceContext::materialize_for_write(*storage)
+                                    : DeviceContext::materialize_for_sharing(*storage);
 }
 
 bool is_non_strided(const at::Tensor& tensor) {
@@ -58,14 +60,13 @@ bool is_fresh(const at::Tensor& cpu) {
 
 } // namespace
 
-at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write) {
-  return make_cpu_tensor(memory_of(tensor, for_write), Geometry::of(*tensor.unsafeGetTensorImpl()));
+at::Tensor cpu_alias(const at::Tensor& tensor, Access access) {
+  return make_cpu_tensor(memory_of(tensor, access), Geometry::of(*tensor.unsafeGetTensorImpl()));
 }
 
 at::Tensor cpu_operand(const at::Tensor& tensor) {
   auto* storage = LazyStorageImpl::of(tensor);
-  return storage ? DeviceContext::read(*storage, *tensor.unsafeGetTensorImpl())
-                 : cpu_alias(tensor, /*for_write=*/false);
+  return storage ? DeviceContext::read(*storage, *tensor.unsafeGetTensorImpl()) : cpu_alias(tensor, Access::kRead);
 }
 
 at::Tensor adopt_cpu_tensor(const at::Tensor& tensor, c10::DeviceIndex device) {
@@ -88,7 +89,7 @@ at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) 
   const bool is_ours = tensor->device().type() == kLazyDevice;
   const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy->is_same(*tensor); });
   if (!pair) {
-    at::Tensor cpu = is_ours ? convert_to_cpu(*tensor, written || may_write_) : *tensor;
+    at::Tensor cpu = is_ours ? convert_to_cpu(*tensor) : *tensor;
     pair = &tensors_.emplace_back(std::move(tensor), std::move(cpu));
   }
   if (written && is_ours) {
@@ -97,19 +98,28 @@ at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) 
   return pair->cpu;
 }
 
-at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor, bool for_write) {
-  const auto convert = [&](const at::Tensor& part) {
-    at::Tensor cpu = cpu_alias(part, for_write);
-    storages_.push_back({part.storage(), cpu.storage()});
-    return cpu;
-  };
+// The memory of a storage is asked for once: who asks again would not be alone.
+at::Tensor CpuTensors::part_to_cpu(const at::Tensor& part) {
+  const auto* storage = storage_impl(part);
+  for (const StoragePair& pair : storages_) {
+    if (pair.lazy.unsafeGetStorageImpl() == storage) {
+      return make_cpu_tensor(pair.cpu, Geometry::of(*part.unsafeGetTensorImpl()));
+    }
+  }
+  at::Tensor cpu = cpu_alias(part, may_write_ ? Access::kWrite : Access::kRead);
+  storages_.push_back({part.storage(), cpu.storage()});
+  return cpu;
+}
+
+at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor) {
   // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
   // gradients makes a tensor of bools require them, too.)
   const bool requires_grad = tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type());
-  at::Tensor cpu = is_non_strided(tensor)       ? convert_non_strided(tensor, convert)
-                   : may_write_                 ? convert(tensor)
-                   : requires_grad || for_write ? cpu_alias(tensor, for_write)
-                                                : cpu_operand(tensor);
+  at::Tensor cpu = is_non_strided(tensor)
+                       ? convert_non_strided(tensor, [this](const at::Tensor& part) { return part_to_cpu(part); })
+                   : may_write_    ? part_to_cpu(tensor)
+                   : requires_grad ? cpu_alias(tensor, Access::kRead)
+                                   : cpu_operand(tensor);
   if (requires_grad) {
     cpu.unsafeGetTensorImpl()->set_requires_grad(true);
   }

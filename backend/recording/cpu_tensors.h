@@ -11,9 +11,15 @@
 
 namespace lazyplug {
 
+// What is done with memory. Before it is written or shared, pending work that reads it runs.
+enum class Access : uint8_t {
+  kRead,
+  kWrite, // who shares it keeps what was there
+  kShare, // and may write it
+};
+
 // A CPU tensor over the memory of a lazy one, which is made available first.
-// If the memory is to be written, pending work that reads it runs first.
-at::Tensor cpu_alias(const at::Tensor& tensor, bool for_write);
+at::Tensor cpu_alias(const at::Tensor& tensor, Access access);
 // The same for a kernel of ours or PyTorch's that reads it now: the next one may be given the same CPU tensor, so
 // nobody may keep it, or change what it is.
 at::Tensor cpu_operand(const at::Tensor& tensor);
@@ -65,7 +71,8 @@ class CpuTensors {
     return found == tensors_.end() ? nullptr : found;
   }
   at::Tensor to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written);
-  at::Tensor convert_to_cpu(const at::Tensor& tensor, bool for_write);
+  at::Tensor part_to_cpu(const at::Tensor& part);
+  at::Tensor convert_to_cpu(const at::Tensor& tensor);
   at::Tensor strided_to_lazy(const at::Tensor& cpu);
   c10::Storage lazy_storage(const at::Tensor& cpu);
   c10::Storage current_storage(const at::Tensor& cpu);

@@ -269,14 +269,20 @@ at::Tensor run_small_at_once(
     c10::ArrayRef<c10::IValue> arguments) {
   const SyncCause cause(reason);
   const int64_t start = journal_start();
-  c10::SmallVector<c10::Storage, 3> held; // another thread may give a tensor other memory
+  // Another thread may give a tensor other memory.
+  c10::SmallVector<std::pair<const LazyStorageImpl*, c10::Storage>, 3> held;
   const auto memory_of = [&held](const c10::TensorImpl& tensor, bool written) -> void* {
     auto* storage = LazyStorageImpl::of(&tensor);
     if (!storage) {
       return nullptr;
     }
-    held.push_back(written ? DeviceContext::materialize_for_write(*storage) : DeviceContext::materialize(*storage));
-    auto* memory = static_cast<char*>(held.back().mutable_data());
+    const auto num_held =
+        std::count_if(held.begin(), held.end(), [&](const auto& other) { return other.first == storage; });
+    held.emplace_back(
+        storage,
+        written ? DeviceContext::materialize_for_write(*storage, static_cast<size_t>(num_held))
+                : DeviceContext::materialize(*storage));
+    auto* memory = static_cast<char*>(held.back().second.mutable_data());
     return memory ? memory + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize()) : nullptr;
   };
   at::Tensor result;

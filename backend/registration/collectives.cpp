@@ -40,7 +40,7 @@ class Aliases {
     if (!is_lazy(tensor)) {
       return tensor;
     }
-    const at::Tensor alias = cpu_alias(tensor, written);
+    const at::Tensor alias = cpu_alias(tensor, written ? Access::kShare : Access::kRead);
     lazy_.emplace(alias.unsafeGetTensorImpl(), std::make_pair(alias, tensor));
     return alias;
   }

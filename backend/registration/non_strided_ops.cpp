@@ -127,10 +127,26 @@ class CpuKernel final : public c10::OperatorKernel {
   const char* reason_;
 };
 
+// That is named, or else of the first tensor.
+std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> arguments) {
+  std::optional<c10::Device> found;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isDevice()) {
+      return argument.toDevice();
+    }
+    if (!found && argument.isTensor() && argument.toTensor().defined()) {
+      found = argument.toTensor().device();
+    }
+  }
+  return found;
+}
+
 class AgnosticKernel final : public c10::OperatorKernel {
  public:
   explicit AgnosticKernel(c10::DispatchKey key) : key_(key) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
+    // What is made of sparse tensors is on the current device, if nobody says otherwise.
+    const c10::OptionalDeviceGuard guard(device_of(torch::jit::last(*stack, handle.schema().arguments().size())));
     handle.callBoxedForDispatchKey(key_, *stack);
   }
 

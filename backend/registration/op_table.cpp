@@ -17,6 +17,7 @@ constexpr const char* kNoCpuKernel = "native: there is no CPU kernel";
 constexpr const char* kConjugate = "native: may return a conjugate view";
 constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
+constexpr const char* kFills = "composes a factory and what fills its result";
 constexpr const char* kNoMeta = "there is no Meta kernel";
 constexpr const char* kChecksLess = "its Meta kernel does not check all sizes";
 constexpr const char* kPlace = "where elements go is no shape";
@@ -91,6 +92,24 @@ std::vector<OpRow> op_rows() {
       {.op = "aten::randperm",
        .traits = {.infer_on_cpu = true},
        .reason = "Meta does not check that the dtype can hold the numbers"},
+      // The same numbers as the overloads without a generator, which are not recorded either, draw from the default
+      // one.
+      {.op = "aten::rand.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::rand_like.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randn.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randn_like.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint.low_generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint.generator_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint.low_generator_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint_like.generator", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint_like.low_generator_dtype", .left_alone = true, .reason = kFills},
+      {.op = "aten::rand_like.generator_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::randn_like.generator_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint_like.generator_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::randint_like.low_generator_dtype_out", .left_alone = true, .reason = kFills},
+      {.op = "aten::normal.float_float", .left_alone = true, .reason = kFills},
+      {.op = "aten::normal.float_float_out", .left_alone = true, .reason = kFills},
       {.op = "aten::normal",
        .traits = {.infer_on_cpu = true, .is_quick = true},
        .reason = "which out= arguments it resizes is its own affair"},

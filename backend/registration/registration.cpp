@@ -102,6 +102,24 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());
 }
 
+// These have kernels for devices of which PyTorch knows no rule of vmap, so that it would go through the samples one by
+// one. The CPU has none of them, nor do other devices lose by what they are made of.
+void register_batched(torch::Library& m) {
+  m.impl("linear_backward", native::batched_linear_backward);
+  m.impl("_thnn_fused_lstm_cell", native::batched_lstm_cell);
+  m.impl("_thnn_fused_lstm_cell_backward_impl", native::batched_lstm_cell_backward);
+  m.impl("_thnn_fused_gru_cell", native::batched_gru_cell);
+  m.impl("_thnn_fused_gru_cell_backward", native::batched_gru_cell_backward);
+}
+
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {
+  register_batched(m);
+}
+
+TORCH_LIBRARY_IMPL(aten, Batched, m) {
+  register_batched(m);
+}
+
 TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {
   register_collectives(m);
 }

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "common/config.h"
+#include "common/processor.h"
 #include "lowering/ir/geometry.h"
 #include "lowering/passes/pass.h"
 
@@ -98,8 +99,10 @@ constexpr PointwiseOp kOps[] = {
     {"aten::scalar_tensor", "", Opcode::kNumber, "s----"},
 };
 
-// Measured alone, docs/accuracy.md: these took 1.0 to 1.9 times as long as PyTorch's on AVX2.
-constexpr bool kAvx512 = true;
+// Measured alone, docs/accuracy.md: these took 1.0 to 1.9 times as long as PyTorch's on AVX2, the others 2.4 times as
+// long as MKL's on an Intel processor.
+constexpr auto kAvx512 = PointwiseOp::Quicker::kAvx512;
+constexpr auto kAvx512ButIntel = PointwiseOp::Quicker::kAvx512ButIntel;
 
 // Of rows. Alone, a gradient with its two inputs fills a tile with the longest, and so does a layer norm, which needs
 // six slots.
@@ -141,8 +144,8 @@ constexpr PointwiseOp kFunctions[] = {
     {"aten::expm1", "", Opcode::kExpm1, "t", Kind::kFunction},
     {"aten::log", "", Opcode::kLog, "t", Kind::kFunction},
     {"aten::log1p", "", Opcode::kLog1p, "t", Kind::kFunction},
-    of_float32({"aten::sin", "", Opcode::kSin, "t", Kind::kFunction, nullptr, kAvx512}),
-    of_float32({"aten::cos", "", Opcode::kCos, "t", Kind::kFunction, nullptr, kAvx512}),
+    of_float32({"aten::sin", "", Opcode::kSin, "t", Kind::kFunction, nullptr, kAvx512ButIntel}),
+    of_float32({"aten::cos", "", Opcode::kCos, "t", Kind::kFunction, nullptr, kAvx512ButIntel}),
     {"aten::tanh", "", Opcode::kTanh, "t", Kind::kFunction},
     {"aten::erf", "", Opcode::kErf, "t", Kind::kFunction},
     {"aten::sigmoid", "", Opcode::kSigmoid, "t", Kind::kFunction},
@@ -164,10 +167,13 @@ constexpr PointwiseOp kFunctions[] = {
 
 using Index = std::unordered_multimap<std::string, const PointwiseOp*>;
 
-Index make_index(c10::ArrayRef<PointwiseOp> rows, bool has_avx512) {
+Index make_index(c10::ArrayRef<PointwiseOp> rows) {
+  const bool has_avx512 = at::get_cpu_capability() == "AVX512";
   Index index;
   for (const PointwiseOp& row : rows) {
-    if (has_avx512 || !row.needs_avx512) {
+    const bool is_quicker =
+        row.quicker == PointwiseOp::Quicker::kAnywhere || (has_avx512 && (row.quicker == kAvx512 || !is_intel()));
+    if (is_quicker) {
       index.emplace(*row.overload ? std::string(row.base) + "." + row.overload : row.base, &row);
     }
   }
@@ -175,7 +181,7 @@ Index make_index(c10::ArrayRef<PointwiseOp> rows, bool has_avx512) {
 }
 
 Index index_of_functions() {
-  return has_functions() ? make_index(kFunctions, at::get_cpu_capability() == "AVX512") : Index();
+  return has_functions() ? make_index(kFunctions) : Index();
 }
 
 std::unordered_set<c10::Symbol> symbols_of_functions() {
@@ -194,7 +200,7 @@ auto rows_of_function(const OpInfo& op) {
 }
 
 auto rows_of_op(const OpInfo& op) {
-  static const auto* index = new auto(make_index(kOps, /*has_avx512=*/true));
+  static const auto* index = new auto(make_index(kOps));
   std::string name = op.base_name();
   if (op.writes() && name.ends_with('_')) {
     name.pop_back();

@@ -42,13 +42,15 @@ struct PointwiseOp {
     kFunction, // a function of this package's own, see find_function()
   };
   enum class Narrow : uint8_t { kBoth, kHalf, kNone };
+  // On which processors a function is no slower than PyTorch's.
+  enum class Quicker : uint8_t { kAnywhere, kAvx512, kAvx512ButIntel };
   const char* base; // "aten::add"
   const char* overload;
   kernels::Opcode opcode;
   const char* args;
   Kind kind = Kind::kComputes;
   const char* variant = nullptr; // what a string among the arguments must say
-  bool needs_avx512 = false;     // a function that is slower than PyTorch's on other processors
+  Quicker quicker = Quicker::kAnywhere;
   Narrow narrow = Narrow::kBoth; // a function, of these 16-bit floats, too
   // Of a function of rows: how long they may be.
   int64_t min_row = 0;

@@ -248,6 +248,11 @@ REFUSED_DTYPES = {
     ),
     "distances": lambda d: torch.cdist(_large(130, 130, device=d), _large(130, 130, device=d, dtype=torch.float64)),
     "prelu": lambda d: torch.prelu(_large(130, 130, device=d).long(), _large(1, device=d).long()),
+    "dimensions_named_twice": lambda d: _large(130, 130, device=d).var((0, -2)),
+    "dimensions_of_logsumexp": lambda d: torch.logsumexp(_large(130, 130, device=d), (0, -2)),
+    "dimensions_of_nansum": lambda d: torch.nansum(_large(130, 130, device=d), (0, -2)),
+    "adaptive_average": lambda d: torch.nn.functional.adaptive_avg_pool2d(_large(1, 130, 130, device=d).long(), 3),
+    "weight_norm": lambda d: torch._weight_norm(_large(130, 130, device=d).long(), _large(130, 1, device=d).long()),
     "mask": lambda d: _large(130, 130, device=d).masked_fill(_large(130, 130, device=d), 0.0),
 }
 

@@ -48,3 +48,17 @@ def test_data_parallel_leaves_the_module_where_it_is(device, device_ids):
     result.sum().backward()
     assert parallel.module is model and result.device == model.weight.grad.device == x.device
     assert torch.equal(result, model(x))
+
+
+def test_averages_of_counts_are_taken_as_on_the_cpu():
+    def averages(device):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).to(device)
+        average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+        for _ in range(3):
+            model(torch.randn(4, 3).to(device))
+            average.update_parameters(model)
+        return [value.cpu() for value in average.state_dict().values()]
+
+    for actual, expected in zip(averages(DEVICE), averages("cpu"), strict=True):
+        assert torch.equal(actual, expected)

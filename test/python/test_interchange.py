@@ -10,6 +10,8 @@ import torch
 from helpers import DEVICE, assert_same, work
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
 
+from torch_lazyplug import config
+
 pytestmark = pytest.mark.lazy_only
 
 CPU = (DLDeviceType.kDLCPU, 0)
@@ -273,3 +275,46 @@ def test_data_sets_and_samplers():
     loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
     seen = [x for batch, ones in loader for x in batch.tolist() if ones.device.type == "lazy"]
     assert sorted(seen) == list(range(10))
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(1),
+        lambda x: x[0].zero_(),
+        lambda x: x.copy_(torch.ones(2, 3)),
+        lambda x: torch.add(x, 1, out=x),
+        lambda x: x.add_(x),
+        lambda x: x.index_add_(0, torch.tensor([0, 0], device=DEVICE), torch.ones(2, 3, device=DEVICE)),
+        lambda x: torch.masked_select(x * 2, x > 0, out=x.view(-1)),
+    ],
+)
+def test_what_is_exported_is_kept_by_who_has_it(write, mode):
+    """Wherever the write runs."""
+    with config.changed({"run_at_once": mode}):
+        x, expected = numbers(), numbers().cpu()
+        x.sum().item()
+        alias, array = from_dlpack(x), np.from_dlpack(x, device="cpu")
+        write(x)
+        assert x.sum().item() != expected.sum()
+        assert_same(alias.cpu(), expected)
+        assert (array == expected.numpy()).all()
+
+
+def test_exports_share():
+    x = numbers()
+    first, second = from_dlpack(x), from_dlpack(x)
+    first.add_(1)
+    for tensor in (x, first, second):
+        assert_same(tensor.cpu(), numbers().cpu() + 1)
+
+
+def test_bytes_are_swapped_after_what_reads_them():
+    x = torch.ones(3, device=DEVICE) + 1
+    x.sum().item()
+    doubled, copied = x * 2, x.clone()
+    x.untyped_storage().byteswap(torch.float32)
+    assert doubled.tolist() == [4, 4, 4] and copied.tolist() == [2, 2, 2]
+    x.untyped_storage().byteswap(torch.float32)
+    assert x.tolist() == [2, 2, 2]

@@ -54,6 +54,29 @@ def test_a_large_call_runs_once_and_is_recorded_from_then_on(runs_of_qr):
     assert len(runs_of_qr) == 2
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_parameters_of_narrow_inputs(dtype):
+    """What is float32, and what is as narrow as the input."""
+
+    def weight_norm(device):
+        torch.manual_seed(0)
+        model = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(200, 200)).to(device, dtype)
+        model(torch.randn(4, 200).to(device, dtype)).sum().backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    def batch_norm(device, training, weight=None):
+        torch.manual_seed(0)
+        x = torch.randn(3, 33, 317).to(device, dtype).requires_grad_()
+        bias, mean, variance = (torch.rand(33).to(device) for _ in range(3))
+        F.batch_norm(x, mean, variance, weight, bias.requires_grad_(), training).float().sum().backward()
+        return x.grad, bias.grad
+
+    for program in (weight_norm, lambda d: batch_norm(d, True), lambda d: batch_norm(d, False)):
+        for actual, expected in zip(program(DEVICE), program("cpu"), strict=True):
+            assert (actual.dtype, actual.stride()) == (expected.dtype, expected.stride())
+            torch.testing.assert_close(actual.cpu(), expected)
+
+
 @pytest.mark.own_schedule("looks at what is pending")
 def test_a_small_view_of_large_memory_is_a_small_call(runs_of_qr):
     big = torch.rand(1 << 20, device=DEVICE)

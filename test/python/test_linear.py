@@ -1,6 +1,7 @@
 """Linear layers: one node of autograd, which computes what the CPU's two or more compute, and keeps what they keep."""
 
 import functools
+import warnings
 
 import helpers
 import pytest
@@ -227,3 +228,39 @@ def test_what_is_predicted_is_the_same_graph(shape, bias):
         step()
     assert done.compiles <= 1
     assert done.fallbacks == 0
+
+
+@pytest.mark.parametrize("kind", ["vmap", "is_grads_batched", "jacobian"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_under_vmap_are_those_of_all_samples_at_once(kind, dims):
+    def gradients(device, samples):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3).to(device)
+        x = torch.randn(*(5,) * (dims - 1), 4).to(device).requires_grad_()
+        if kind == "jacobian":
+            return torch.autograd.functional.jacobian(model, x, vectorize=True)
+        y = model(x)
+        vectors = torch.randn(samples, *y.shape).to(device)
+        if kind == "vmap":
+            return torch.vmap(lambda v: torch.autograd.grad(y, [x, *model.parameters()], v))(vectors)
+        return torch.autograd.grad(y, [x, *model.parameters()], vectors, is_grads_batched=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counts = []
+        for samples in (3, 30):
+            with work() as done:
+                actual = gradients(DEVICE, samples)
+            counts.append(done.recorded)
+            assert done.fallbacks == 0
+        assert counts[0] == counts[1]
+    for one, other in zip(actual, gradients("cpu", 30), strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+
+
+def test_the_gradient_of_one_row_lies_as_on_the_cpu():
+    def gradient(device):
+        weight = torch.ones(1, 17, device=device)[:, :15].detach().requires_grad_()
+        return torch.autograd.grad(F.linear(torch.ones(4, 15, device=device), weight).sum(), weight)[0]
+
+    assert gradient(DEVICE).stride() == gradient("cpu").stride()

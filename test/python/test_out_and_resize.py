@@ -163,3 +163,16 @@ def test_storages_that_kernels_resize_have_eagers_size(seed):
 
     with config.changed({"scramble": seed, "run_at_once": "never"}):
         both(grow, torch.ones(1), torch.zeros(1, 1), fallbacks=1)
+
+
+@pytest.mark.parametrize("size", [10, 200])
+def test_what_is_resized_lies_as_the_operands(size):
+    def program(x, image):
+        return (
+            torch.neg(x.t(), out=torch.empty(0, device=x.device)),
+            torch.add(x.t(), 1, out=torch.empty(0, device=x.device)),
+            torch.cat([image, image], out=torch.empty(0, device=x.device)),
+        )
+
+    image = torch.ones(2, 3, size // 2, size).to(memory_format=torch.channels_last)
+    both(program, torch.ones(size, size + 1), image)

@@ -342,3 +342,39 @@ def test_a_graph_that_is_run_again_draws_anew():
         drawn += [step() for _ in range(6)]
     assert (done.compiles, done.fallbacks) == (0, 0)
     assert len(torch.stack(drawn).unique(dim=0)) == 8
+
+
+@pytest.mark.lazy_only
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda **k: torch.rand(5, device=DEVICE, **k),
+        lambda **k: torch.randn(5, device=DEVICE, **k),
+        lambda **k: torch.randint(100, (5,), device=DEVICE, **k),
+        lambda **k: torch.randint(3, 100, (5,), device=DEVICE, **k),
+        lambda **k: torch.rand_like(torch.empty(5, device=DEVICE), **k),
+        lambda **k: torch.randn_like(torch.empty(5, device=DEVICE), **k),
+        lambda **k: torch.randint_like(torch.empty(5, device=DEVICE), 100, **k),
+        lambda **k: torch.normal(1.0, 2.0, (5,), device=DEVICE, **k),
+    ],
+)
+def test_a_generator_draws_what_the_default_one_does(draw):
+    torch.manual_seed(3)
+    with work() as done:
+        expected = draw().tolist()
+        assert draw(generator=torch.Generator(DEVICE).manual_seed(3)).tolist() == expected
+    assert done.fallbacks == 0
+
+
+def test_normal_numbers_are_those_of_randn():
+    torch.manual_seed(3)
+    expected = torch.randn(5, device=DEVICE)
+    torch.manual_seed(3)
+    assert torch.equal(torch.normal(0.0, 1.0, (5,), device=DEVICE), expected)
+
+
+@pytest.mark.parametrize("begin, end", [(100.0, 101.0), (2.0**24, 2.0**24 + 4), (-3.0, -2.0), (5.0, 5.0)])
+def test_uniform_numbers_do_not_reach_the_end(begin, end):
+    x = torch.empty(500_000, device=DEVICE).uniform_(begin, end)
+    assert (x >= begin).all()
+    assert (x < end).all() or begin == end

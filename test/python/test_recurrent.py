@@ -3,10 +3,11 @@
 Unless functions are the package's own: then cells are one op each."""
 
 import copy
+import warnings
 
 import pytest
 import torch
-from helpers import DEVICE, run_in_bfloat16, work
+from helpers import DEVICE, assert_same_error, error_of, run_in_bfloat16, work
 from torch import nn
 from torch.nn.utils import rnn
 
@@ -245,3 +246,45 @@ def test_gradients_that_fused_cells_lack():
     lazy = copy.deepcopy(network).to(DEVICE)
     for derive in (forward, jacobian, second):
         torch.testing.assert_close(derive(lazy, x.to(DEVICE)).cpu(), derive(network, x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cell", ["lstm_cell", "gru_cell"])
+@pytest.mark.parametrize("case", ["bias of another dtype", "integers"])
+def test_cells_refuse_dtypes_as_on_the_cpu(cell, case):
+    gates = 4 if cell == "lstm_cell" else 3
+
+    def call(device):
+        def ones(*sizes, dtype=torch.long if case == "integers" else torch.float32):
+            return torch.ones(*sizes, device=device, dtype=dtype)
+
+        state = (ones(3, 2), ones(3, 2)) if cell == "lstm_cell" else ones(3, 2)
+        biases = () if case == "integers" else (ones(2 * gates, dtype=torch.half), ones(2 * gates))
+        return getattr(torch, cell)(ones(3, 4), state, ones(2 * gates, 4), ones(2 * gates, 2), *biases)
+
+    if (cell, case) == ("gru_cell", "integers"):
+        pytest.skip("the CPU multiplies integers in another way before it refuses them")
+    assert_same_error(error_of(call, DEVICE), error_of(call, "cpu"))
+
+
+@pytest.mark.lazy_only
+@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
+def test_gradients_under_vmap_are_those_of_all_samples_at_once(kind):
+    def gradients(device, samples):
+        torch.manual_seed(0)
+        model = kind(4, 3).to(device)
+        x = torch.randn(6, 5, 4).to(device).requires_grad_()
+        y = model(x)[0]
+        vectors = torch.randn(samples, *y.shape).to(device)
+        return torch.vmap(lambda v: torch.autograd.grad(y, [x, *model.parameters()], v))(vectors)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counts = []
+        for samples in (3, 30):
+            with work() as done:
+                actual = gradients(DEVICE, samples)
+            counts.append(done.recorded)
+            assert done.fallbacks == 0
+        assert counts[0] == counts[1]
+    for one, other in zip(actual, gradients("cpu", 30), strict=True):
+        torch.testing.assert_close(one.cpu(), other)

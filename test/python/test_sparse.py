@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from composed import same_on_both
-from helpers import DEVICE, finish_pending, work
+from helpers import DEVICE, finish_pending, run_fresh, work
 
 
 def dense(device):
@@ -282,3 +282,24 @@ def test_sparse_gradients_that_become_zeros():
         return seen
 
     same_on_both(call)
+
+
+@pytest.mark.lazy_only
+def test_on_another_device_than_the_current_one():
+    run_fresh(
+        """
+        there = torch.device("lazy:1")
+        s = torch.eye(3, device=there).to_sparse()
+        embedding = torch.nn.Embedding(5, 3, sparse=True).to(there)
+        embedding(torch.tensor([1, 1, 4], device=there)).sum().backward()
+        made = [s, embedding.weight.grad, torch.zeros(3, 3, layout=torch.sparse_coo, device=there), s.clone(), s.t()]
+        made += [torch.zeros_like(s), s * 2, s + s, torch.cat([s, s]), torch.sparse.sum(s, 0), s.coalesce()]
+        made += [torch.eye(3).to_sparse().to(there), torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), device=there)]
+        for tensor in made:
+            assert tensor.device == tensor._indices().device == tensor._values().device == there, tensor.device
+        assert torch.lazy.current_device() == 0
+        assert torch.equal((s * 2).to_dense().cpu(), torch.eye(3) * 2)
+        assert s.to("lazy:0").device == torch.device("lazy:0")
+        """,
+        devices=2,
+    )

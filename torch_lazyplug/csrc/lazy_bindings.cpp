@@ -15,10 +15,10 @@ namespace {
 
 using ReleaseGil = py::call_guard<py::gil_scoped_release>;
 
-void materialize_storage(const py::object& storage) {
+void materialize_storage(const py::object& storage, bool for_write) {
   const c10::Storage& unpacked = THPStorage_Unpack(storage.ptr());
   const py::gil_scoped_release release;
-  materialize(unpacked);
+  materialize(unpacked, for_write);
 }
 
 // Before the interpreter goes: a thread that asks for the GIL later is ended by

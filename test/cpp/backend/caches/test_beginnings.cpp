@@ -232,6 +232,21 @@ TEST_F(AgesTest, ProgramThatIsLeftWithoutMemoryHasEnded) {
   EXPECT_TRUE(run_left(0)); // as before
 }
 
+TEST_F(AgesTest, ProgramThatKeepsNothingAndReadsOftenBeginsTwice) {
+  run_program();
+  uint64_t times_empty = 0;
+  const auto is_left = [&](uint64_t graph) {
+    run_steps(100);
+    return note_ages({Ages::kNone, make_tensor(), ++times_empty, 0, graph}, true);
+  };
+  EXPECT_TRUE(is_left(7));
+  EXPECT_TRUE(is_left(7));
+  EXPECT_FALSE(is_left(7)) << "it is the same program still";
+  EXPECT_FALSE(is_left(7));
+  EXPECT_TRUE(is_left(8));
+  EXPECT_TRUE(is_left(7));
+}
+
 TEST_F(AgesTest, EachDeviceHasItsMemory) {
   const uint64_t parameter = run_program();
   const auto run_left = [&](uint64_t times_empty, size_t device) {

@@ -175,7 +175,7 @@ TEST_F(FallbackTest, WarnsOncePerOp) {
 }
 
 TEST_F(FallbackTest, AliasSharesTheMemory) {
-  const at::Tensor alias = cpu_alias(x.t(), /*for_write=*/false);
+  const at::Tensor alias = cpu_alias(x.t(), Access::kRead);
   EXPECT_TRUE(alias.is_cpu());
   EXPECT_EQ(alias.data_ptr(), x.mutable_data_ptr());
   EXPECT_EQ(alias.strides(), x.t().strides());
