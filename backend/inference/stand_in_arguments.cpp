@@ -1,5 +1,8 @@
 #include "backend/inference/stand_in_arguments.h"
 
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -14,11 +17,36 @@ namespace {
 // What kernels may look at of an address.
 constexpr int64_t kAlignment = 64;
 
+// In which the CPU computes, if arguments are of several dtypes: it casts those of others beforehand.
+std::optional<c10::ScalarType> common_dtype(const Call& call) {
+  const c10::OperatorHandle& op = call.op->handle();
+  if (!op.hasTag(at::Tag::pointwise) ||
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+    return std::nullopt;
+  }
+  at::native::ResultTypeState state;
+  for (const TensorArg& arg : call.tensors) {
+    if (arg.tensor && !arg.out) {
+      c10::ScalarType& common = arg.tensor->dim() > 0             ? state.dimResult
+                                : arg.tensor->is_wrapped_number() ? state.wrappedResult
+                                                                  : state.zeroResult;
+      const auto dtype = c10::typeMetaToScalarType(arg.tensor->dtype());
+      common = common == c10::ScalarType::Undefined ? dtype : c10::promoteTypes(common, dtype);
+    }
+  }
+  return at::native::result_type(state);
+}
+
 int64_t first_byte(const Geometry& geometry) {
   return geometry.offset * static_cast<int64_t>(geometry.itemsize());
 }
 
 } // namespace
+
+StandInArguments::StandInArguments(const Call& call, c10::DeviceType device, int fill)
+    : call_(call), device_(device), fill_(fill), common_dtype_(common_dtype(call)) {
+  place_tensors();
+}
 
 // Ranges that are apart come closer, but no nearer than what keeps them apart and
 // aligned as they are. The storages of Meta tensors cost nothing.
@@ -110,6 +138,10 @@ at::Tensor StandInArguments::find_or_make(const c10::TensorImpl& tensor, const c
 }
 
 at::Tensor StandInArguments::stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage) {
+  if (is_cast(tensor)) {
+    const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+    return at::empty_strided(tensor.sizes(), strides, at::device(at::kMeta).dtype(tensor.dtype()));
+  }
   const auto key = device_ == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
   Geometry geometry = Geometry::of(tensor);
   if (device_ == c10::kCPU) {
@@ -120,6 +152,15 @@ at::Tensor StandInArguments::stand_in(const c10::TensorImpl& tensor, const LazyS
     result.fill_(fill_);
   }
   return result;
+}
+
+// Whether strides change on the CPU before the kernel looks at them, as Meta kernels do not have it.
+bool StandInArguments::is_cast(const c10::TensorImpl& tensor) const {
+  return device_ == c10::kMeta && common_dtype_ && c10::typeMetaToScalarType(tensor.dtype()) != *common_dtype_ &&
+         !tensor.is_non_overlapping_and_dense() &&
+         std::none_of(call_.tensors.begin(), call_.tensors.end(), [&](const TensorArg& arg) {
+           return arg.tensor == &tensor && arg.written;
+         });
 }
 
 int64_t StandInArguments::covered_bytes(const LazyStorageImpl& storage) const {

@@ -17,9 +17,7 @@ namespace lazyplug {
 class StandInArguments {
  public:
   // `fill` is what arguments consist of, where they have data at all.
-  StandInArguments(const Call& call, c10::DeviceType device, int fill = 0) : call_(call), device_(device), fill_(fill) {
-    place_tensors();
-  }
+  StandInArguments(const Call& call, c10::DeviceType device, int fill = 0);
 
   c10::Stack make(const c10::Stack& stack);
 
@@ -46,12 +44,14 @@ class StandInArguments {
   c10::IValue convert_tensor(const c10::IValue& value);
   at::Tensor find_or_make(const c10::TensorImpl& tensor, const c10::IValue& value);
   at::Tensor stand_in(const c10::TensorImpl& tensor, const LazyStorageImpl& storage);
+  bool is_cast(const c10::TensorImpl& tensor) const;
   c10::Storage make_storage(const LazyStorageImpl& storage) const;
   c10::Storage stand_in_storage(const LazyStorageImpl& storage);
 
   const Call& call_;
   const c10::DeviceType device_;
   const int fill_;
+  const std::optional<c10::ScalarType> common_dtype_;
   std::vector<Range> ranges_; // by storage and beginning
   std::vector<at::Tensor> tensors_;
   std::vector<std::pair<const LazyStorageImpl*, c10::Storage>> storages_;

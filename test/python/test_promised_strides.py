@@ -280,3 +280,15 @@ def test_a_network_in_channels_last_learns_and_copies_nothing():
     )
     finish_pending()
     assert lessons() == before or IS_SCHEDULED
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "gt", "fmax", "eq", "atan2"])
+def test_what_the_cpu_casts_first_is_dense(name):
+    """An expanded mask, say, is copied, and then lies as one that is not."""
+    op = getattr(torch, name)
+
+    def program(mask, column, x):
+        rows, columns = mask.expand(130, 130), column.expand(130, 130)
+        return [op(rows, x.t()), op(x.t(), columns), op(rows, columns), op(columns.t(), x.t()), op(x.t(), x.t().int())]
+
+    both_as_promised(program, torch.ones(1, 130) > 0, torch.ones(130, 1, dtype=torch.float64), torch.ones(130, 130))
