@@ -11,6 +11,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 SANITIZERS ?= address+undefined thread
+# Each needs a processor; tests compute on one thread.
+TEST_PROCESSES ?= 2
 
 BIN := $(VENV)/bin
 CMAKE = $(BIN)/cmake
@@ -29,7 +31,7 @@ demo: $(VENV)/installed-examples build
 
 test: build-tests $(VENV)/installed-test
 	$(BIN)/ctest --test-dir build --output-on-failure
-	$(BIN)/python -m pytest test/python
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal test/python
 
 smoke:
 	$(BIN)/python -m pytest -q -m smoke test/python
