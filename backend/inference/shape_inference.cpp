@@ -367,11 +367,34 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
   }
 }
 
+// Which values fit where a mask is true depends on data: no stand-in is as the mask. (Those of one element, or row,
+// do.)
+bool writes_by_mask(const Call& call, const c10::Stack& stack) {
+  if (call.op->cpu_indices() < 0 || !call.any_written) {
+    return false;
+  }
+  const auto arguments = torch::jit::last(stack, call.op->num_args());
+  const c10::IValue& indices = arguments[call.op->cpu_indices()];
+  const c10::IValue& values = arguments[call.op->cpu_indices() + 1];
+  const auto is_mask = [](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined() &&
+           (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+  };
+  if (!indices.isList() || !values.isTensor() || values.toTensor().dim() == 0 || values.toTensor().size(0) == 1) {
+    return false;
+  }
+  const auto elements = indices.toListRef();
+  return std::any_of(elements.begin(), elements.end(), is_mask);
+}
+
 // Meta kernels do not always predict the strides of the CPU's, nor check what
 // these check; and many are Python. Where that is cheap, the CPU kernel itself
 // is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   if (call.op->infer_on_cpu()) {
+    if (writes_by_mask(call, stack)) {
+      return {.run_now = "what fits depends on a mask"};
+    }
     return ask_cpu_unless_large(call, stack);
   }
   if (!may_ask_cpu(call)) {

@@ -1,5 +1,6 @@
 """`copy_`, and writes at places that other tensors name."""
 
+import helpers
 import pytest
 import torch
 from helpers import STATES, both
@@ -128,3 +129,31 @@ def where_and_assign(x):
 def test_case(name, state):
     # Boolean masks have results of a size only the data knows: these may fall back.
     both(case[name], matrix(), state=state, fallbacks=None if name == "masked_assignment" else 0)
+
+
+@pytest.mark.parametrize("size", [6, 200])
+def test_values_where_a_mask_is_true(size):
+    """What fits is known only from the mask: such a write runs at once, and nobody guesses with other masks."""
+
+    def program(x, mask, row):
+        x[mask] = torch.arange(0.0, 0.5 * row.shape[0], 0.5, device=x.device)[: int(mask.sum())]
+        x[mask[:, 0]] = x[mask[:, 0]] * 2 + row
+        x.index_put_((mask,), row[:1], accumulate=True)
+        y = (x * 2).requires_grad_()
+        y[mask].sum().backward()
+        return x + 1, y.grad
+
+    x, mask = torch.randn(size, size), torch.zeros(size, size, dtype=torch.bool)
+    mask.view(-1)[:size:2] = True
+    mask[2, 0] = True
+    picks = 2 if helpers.IS_LAZY else 0  # whose sizes only the data know
+    both(program, x, mask, torch.randn(size), fallbacks=picks)
+
+
+@pytest.mark.parametrize("size", [6, 200])
+def test_values_that_do_not_fit_a_mask_are_refused_at_the_line(size):
+    def program(device):
+        x = torch.ones(size, size, device=device)
+        x[x > 0] = torch.ones(size + 1, device=device)
+
+    helpers.assert_same_error(helpers.error_of(program, helpers.DEVICE), helpers.error_of(program, "cpu"))
