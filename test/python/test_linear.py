@@ -253,7 +253,7 @@ def test_gradients_under_vmap_are_those_of_all_samples_at_once(kind, dims):
                 actual = gradients(DEVICE, samples)
             counts.append(done.recorded)
             assert done.fallbacks == 0
-        assert counts[0] == counts[1]
+        assert counts[1] < counts[0] + 9, "a few, which the device may have to learn first, but not one for each sample"
     for one, other in zip(actual, gradients("cpu", 30), strict=True):
         torch.testing.assert_close(one.cpu(), other)
 
