@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import torch
@@ -311,6 +312,21 @@ def _assert_devices(inputs, results, on_cpu):
     for number, (tensor, device) in enumerate(zip([*inputs, *results], wanted, strict=True)):
         for t in (tensor, tensor.grad if tensor.is_leaf else None):
             assert t is None or t.device.type == torch.device(device).type, f"tensor {number} is on {t.device}"
+
+
+def assert_all_at_once(gradients):
+    """`gradients(device, samples)` are taken under vmap, and no sample by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counts = []
+        for samples in (3, 30):
+            with work() as done:
+                actual = gradients(DEVICE, samples)
+            counts.append(done.recorded)
+            assert done.fallbacks == 0
+        assert counts[1] < counts[0] + 9, "a few, which the device may have to learn first, but not one for each sample"
+    for one, other in zip(actual, gradients("cpu", 30), strict=True):
+        torch.testing.assert_close(one.cpu(), other)
 
 
 def run_in_bfloat16(network, x):

@@ -1,13 +1,12 @@
 """Linear layers: one node of autograd, which computes what the CPU's two or more compute, and keeps what they keep."""
 
 import functools
-import warnings
 
 import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, assert_same, copies, work
+from helpers import DEVICE, assert_all_at_once, assert_same, copies, work
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -245,17 +244,7 @@ def test_gradients_under_vmap_are_those_of_all_samples_at_once(kind, dims):
             return torch.vmap(lambda v: torch.autograd.grad(y, [x, *model.parameters()], v))(vectors)
         return torch.autograd.grad(y, [x, *model.parameters()], vectors, is_grads_batched=True)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        counts = []
-        for samples in (3, 30):
-            with work() as done:
-                actual = gradients(DEVICE, samples)
-            counts.append(done.recorded)
-            assert done.fallbacks == 0
-        assert counts[1] < counts[0] + 9, "a few, which the device may have to learn first, but not one for each sample"
-    for one, other in zip(actual, gradients("cpu", 30), strict=True):
-        torch.testing.assert_close(one.cpu(), other)
+    assert_all_at_once(gradients)
 
 
 def test_the_gradient_of_one_row_lies_as_on_the_cpu():

@@ -3,11 +3,10 @@
 Unless functions are the package's own: then cells are one op each."""
 
 import copy
-import warnings
 
 import pytest
 import torch
-from helpers import DEVICE, assert_same_error, error_of, run_in_bfloat16, work
+from helpers import DEVICE, assert_all_at_once, assert_same_error, error_of, run_in_bfloat16, work
 from torch import nn
 from torch.nn.utils import rnn
 
@@ -278,14 +277,4 @@ def test_gradients_under_vmap_are_those_of_all_samples_at_once(kind):
         vectors = torch.randn(samples, *y.shape).to(device)
         return torch.vmap(lambda v: torch.autograd.grad(y, [x, *model.parameters()], v))(vectors)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        counts = []
-        for samples in (3, 30):
-            with work() as done:
-                actual = gradients(DEVICE, samples)
-            counts.append(done.recorded)
-            assert done.fallbacks == 0
-        assert counts[1] < counts[0] + 9, "a few, which the device may have to learn first, but not one for each sample"
-    for one, other in zip(actual, gradients("cpu", 30), strict=True):
-        torch.testing.assert_close(one.cpu(), other)
+    assert_all_at_once(gradients)
