@@ -5,6 +5,7 @@ memory behind its back, so each is wrapped: for a lazy tensor or storage it firs
 a storage reads nothing, so ``Tensor.untyped_storage`` needs no wrapper and costs no synchronisation.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ def install() -> None:
     """Wraps the accessors; does nothing if that has been done."""
     _wrap(torch.Tensor, _TENSOR_METHODS, _tensor_method)
     _wrap(torch.UntypedStorage, _STORAGE_METHODS, _storage_method)
-    _wrap(torch.UntypedStorage, _STORAGE_WRITERS, _storage_writer)
+    _wrap(torch.UntypedStorage, _STORAGE_WRITERS, functools.partial(_storage_method, for_write=True))
     _wrap(torch.UntypedStorage, _STORAGE_PAIR_METHODS, _storage_pair_method)
     _wrap(torch.UntypedStorage, ("_swap_data_ptr_",), _swap_method)
 
@@ -62,17 +63,9 @@ def _tensor_method(accessor: Accessor) -> Accessor:
     return wrapper
 
 
-def _storage_method(accessor: Accessor) -> Accessor:
+def _storage_method(accessor: Accessor, for_write: bool = False) -> Accessor:
     def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        _materialize_storage(storage)
-        return accessor(storage, *args, **kwargs)
-
-    return wrapper
-
-
-def _storage_writer(accessor: Accessor) -> Accessor:
-    def wrapper(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        _materialize_storage(storage, for_write=True)
+        _materialize_storage(storage, for_write)
         return accessor(storage, *args, **kwargs)
 
     return wrapper

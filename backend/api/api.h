@@ -59,6 +59,7 @@ void stop_workers();
 
 // Makes a lazy tensor or storage available. Does nothing for any other.
 void materialize(const at::Tensor& tensor);
+// `for_write`: the caller writes the memory in place.
 void materialize(const c10::Storage& storage, bool for_write = false);
 
 // A tensor over the memory that the lazy tensor has now, on the CPU or on the lazy device, which keeps that memory

@@ -357,34 +357,39 @@ void DeviceContext::drop_leaf(LazyStorageImpl& storage) {
   lock.discard({{}, {}, {}, std::exchange(storage.leaf_, at::Tensor())});
 }
 
-c10::Storage DeviceContext::materialize_for_sharing(LazyStorageImpl& storage) {
-  return end_readers(storage, /*num_held=*/0);
+namespace {
+
+// By others than its storage, who asks, and the caller's `num_held` references.
+bool is_seen(const c10::Storage& memory, size_t num_held) {
+  return memory.use_count() > 2 + num_held;
 }
 
-c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage, size_t num_held) {
-  c10::Storage memory = end_readers(storage, num_held);
-  if (memory.use_count() > 2 + num_held) {
-    c10::Storage copy = allocate_storage(memory.nbytes(), storage.device().index());
-    std::copy_n(static_cast<const char*>(memory.data()), memory.nbytes(), static_cast<char*>(copy.mutable_data()));
-    refresh(storage, copy, storage.nbytes());
-    return copy;
-  }
-  // The count was read relaxed: what the last readers did comes before.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return memory;
-}
+} // namespace
 
-c10::Storage DeviceContext::end_readers(LazyStorageImpl& storage, size_t num_held) {
+c10::Storage DeviceContext::materialize_for_sharing(LazyStorageImpl& storage, size_t num_held) {
   c10::Storage memory = materialize(storage);
   drop_leaf(storage);
-  // The storage's reference, this one and the caller's: nobody else reads it.
-  if (memory.use_count() > 2 + num_held) {
+  if (is_seen(memory, num_held)) {
     memory = c10::Storage();
     for (StreamContext* stream : storage.context().streams()) {
       storage.context().submit_and_wait(*stream);
     }
     memory = materialize(storage);
   }
+  // The count was read relaxed: what the last readers did comes before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return memory;
+}
+
+c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage, size_t num_held) {
+  c10::Storage memory = materialize_for_sharing(storage, num_held);
+  if (is_seen(memory, num_held)) {
+    c10::Storage copy = allocate_storage(memory.nbytes(), storage.device().index());
+    std::copy_n(static_cast<const char*>(memory.data()), memory.nbytes(), static_cast<char*>(copy.mutable_data()));
+    refresh(storage, copy, storage.nbytes());
+    return copy;
+  }
+  std::atomic_thread_fence(std::memory_order_acquire); // as above
   return memory;
 }
 
@@ -398,7 +403,7 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
       return;
     }
   }
-  const c10::Storage old_memory = materialize_for_write(storage);
+  const c10::Storage old_memory = materialize_for_sharing(storage);
   const size_t kept = std::min(nbytes, storage.nbytes());
   c10::Storage memory = allocate_storage(nbytes, storage.device().index());
   std::copy_n(static_cast<const char*>(old_memory.data()), kept, static_cast<char*>(memory.mutable_data()));

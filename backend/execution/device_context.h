@@ -63,9 +63,10 @@ class DeviceContext {
   // Whether materialize() would find the contents computed.
   static bool is_ready(const LazyStorageImpl& storage);
   // The same for memory that somebody else is going to see, and may write: nothing that is still pending reads it.
-  static c10::Storage materialize_for_sharing(LazyStorageImpl& storage);
-  // The same for memory that is about to be written in place. Nobody else sees it: whoever does, but for the caller's
-  // `num_held` references, keeps what was there, as if the write were recorded.
+  // `num_held` references are the caller's.
+  static c10::Storage materialize_for_sharing(LazyStorageImpl& storage, size_t num_held = 0);
+  // The same for memory that is about to be written in place. Nobody else sees it: whoever does, but for the caller,
+  // keeps what was there, as if the write were recorded.
   static c10::Storage materialize_for_write(LazyStorageImpl& storage, size_t num_held = 0);
 
   // The contents are of no interest, but whether they can be computed is: they are computed, though nobody holds the
@@ -131,8 +132,6 @@ class DeviceContext {
   };
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
-
-  static c10::Storage end_readers(LazyStorageImpl& storage, size_t num_held);
 
   Outputs record_locked(
       StreamContext& stream,

@@ -251,14 +251,15 @@ c10::Stack group_norm_backward(Arguments arguments) {
 
 c10::Stack batch_norm_backward(Arguments arguments) {
   const at::Tensor& input = arguments[1].toTensor();
-  const at::Tensor weight = optional_tensor(arguments[2]);
-  // Parameters that are not given are of the dtype of those that are, or of the statistics.
-  at::Tensor parameter = make({input.size(1)}, weight.defined() ? weight : input);
-  for (const c10::IValue& statistics : arguments.slice(3, 4)) {
-    if (!weight.defined() && optional_tensor(statistics).defined() && statistics.toTensor().numel() != 0) {
-      parameter = make({input.size(1)}, statistics.toTensor());
+  // Of the dtype of the weight, or else of the statistics.
+  at::Tensor like = optional_tensor(arguments[2]);
+  for (const c10::IValue& argument : arguments.slice(3, 4)) {
+    const at::Tensor statistics = optional_tensor(argument);
+    if (!like.defined() && statistics.defined() && statistics.numel() != 0) {
+      like = statistics;
     }
   }
+  const at::Tensor parameter = make({input.size(1)}, like.defined() ? like : input);
   return {contiguous_like(input), parameter, at::empty_like(parameter)};
 }
 

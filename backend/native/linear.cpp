@@ -121,6 +121,19 @@ at::Tensor gradient_of_bias(const at::Tensor& grad_output, bool predicts) {
   return rows_of(grad_output).sum(/*dim=*/0, /*keepdim=*/true).view({grad_output.size(-1)});
 }
 
+// Of input, weight and bias.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(
+    const at::Tensor& self,
+    const at::Tensor& grad_output,
+    const at::Tensor& weight,
+    std::array<bool, 3> output_mask,
+    bool predicts) {
+  return {
+      output_mask[0] ? gradient_of_input(grad_output, weight, predicts) : at::Tensor(),
+      output_mask[1] ? gradient_of_weight(grad_output, self, predicts) : at::Tensor(),
+      output_mask[2] ? gradient_of_bias(grad_output, predicts) : at::Tensor()};
+}
+
 at::Tensor
 linear_below_autograd(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   if (at::Tensor result = predicted_linear(input, weight, bias); result.defined()) {
@@ -176,11 +189,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
   if (!is_differentiable) {
     guard.emplace();
   }
-  const bool predicts = !is_differentiable && !is_observed(keys);
-  return {
-      output_mask[0] ? gradient_of_input(grad_output, weight, predicts) : at::Tensor(),
-      output_mask[1] ? gradient_of_weight(grad_output, self, predicts) : at::Tensor(),
-      output_mask[2] ? gradient_of_bias(grad_output, predicts) : at::Tensor()};
+  return gradients(self, grad_output, weight, output_mask, !is_differentiable && !is_observed(keys));
 }
 
 // Under vmap, where PyTorch would go through the samples one by one.
@@ -189,10 +198,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batched_linear_backward(
     const at::Tensor& grad_output,
     const at::Tensor& weight,
     std::array<bool, 3> output_mask) {
-  return {
-      output_mask[0] ? gradient_of_input(grad_output, weight, /*predicts=*/false) : at::Tensor(),
-      output_mask[1] ? gradient_of_weight(grad_output, self, /*predicts=*/false) : at::Tensor(),
-      output_mask[2] ? gradient_of_bias(grad_output, /*predicts=*/false) : at::Tensor()};
+  return gradients(self, grad_output, weight, output_mask, /*predicts=*/false);
 }
 
 } // namespace lazyplug::native
