@@ -65,6 +65,7 @@ Floats scale(Floats x, const Reduced& reduced) {
 #endif
 }
 
+// Whether any lane is; NaN is not.
 bool has_any_below(Floats x, float bound) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(x, broadcast<Floats>(bound), _CMP_LT_OQ) != 0;
@@ -74,6 +75,24 @@ bool has_any_below(Floats x, float bound) {
   bool any = false;
   for (int i = 0; i < kNumLanes<Floats>; ++i) {
     any |= x[i] < bound;
+  }
+  return any;
+#endif
+}
+
+// Whether any lane is not from `begin` up to `end`; NaN is not.
+bool has_any_outside(Floats x, float begin, float end) {
+#if defined(__AVX512F__)
+  const __mmask16 is_from = _mm512_cmp_ps_mask(x, broadcast<Floats>(begin), _CMP_GE_OQ);
+  return _mm512_mask_cmp_ps_mask(is_from, x, broadcast<Floats>(end), _CMP_LT_OQ) != 0xFFFF;
+#elif defined(__AVX2__)
+  const Floats is_from = _mm256_cmp_ps(x, broadcast<Floats>(begin), _CMP_GE_OQ);
+  const Floats is_within = _mm256_and_ps(is_from, _mm256_cmp_ps(x, broadcast<Floats>(end), _CMP_LT_OQ));
+  return _mm256_movemask_ps(is_within) != 0xFF;
+#else
+  bool any = false;
+  for (int i = 0; i < kNumLanes<Floats>; ++i) {
+    any |= !(x[i] >= begin && x[i] < end);
   }
   return any;
 #endif
@@ -131,23 +150,39 @@ Floats with_edges_of_log(Floats result, Floats x, float zero) {
   return x > zero ? result : edge;
 }
 
+constexpr float kLeastNormal = std::numeric_limits<float>::min();
+
+// log(2^exponent * mantissa), x being 2^(bits of exponent) * mantissa.
+Floats log_of_bits(Floats x, Ints bits_of_exponent, Ints exponent) {
+  const Floats mantissa = from_bits<Floats>(difference(bits_of(x), bits_of_exponent << 23));
+  return log_of(mantissa - 1.0F, __builtin_convertvector(exponent, Floats));
+}
+
 Floats log(Floats x) {
   constexpr float kScale = 0x1p23F;
-  const Ints is_denormal = x < std::numeric_limits<float>::min();
+  if (__builtin_expect(!has_any_outside(x, kLeastNormal, kInfinity), true)) {
+    const Ints exponent = exponent_of(x);
+    return log_of_bits(x, exponent, exponent);
+  }
+  const Ints is_denormal = x < kLeastNormal;
   const Floats scaled = is_denormal ? x * kScale : x;
   const Ints exponent = exponent_of(scaled);
-  const Floats mantissa = from_bits<Floats>(difference(bits_of(scaled), exponent << 23));
-  const Ints true_exponent = is_denormal ? exponent - 23 : exponent;
-  const Floats result = log_of(mantissa - 1.0F, __builtin_convertvector(true_exponent, Floats));
+  const Floats result = log_of_bits(scaled, exponent, is_denormal ? exponent - 23 : exponent);
   return with_edges_of_log(result, x, 0.0F);
 }
 
+// The mantissa is x * 2^-exponent + (2^-exponent - 1), which rounds once, not in 1 + x.
 Floats log1p(Floats x) {
   const Ints exponent = exponent_of(x + 1.0F);
+  constexpr float kLeast = -0x1.fffffep-1F;
+  if (__builtin_expect(!has_any_outside(x, kLeast, 0x1p100F) && !has_any_below(abs(x), kTiny), true)) {
+    const Floats power = power_of_two(-exponent);
+    return log_of(x * power + (power - 1.0F), __builtin_convertvector(exponent, Floats));
+  }
   const Ints half = exponent >> 1; // 2^-128 may be flushed to zero
   const Floats first = power_of_two(-half);
   const Floats second = power_of_two(half - exponent);
-  const Floats mantissa = x * first * second + (first * second - 1.0F); // rounds once, not in 1 + x
+  const Floats mantissa = x * first * second + (first * second - 1.0F);
   const Floats result = log_of(mantissa, __builtin_convertvector(exponent, Floats));
   return abs(x) < kTiny ? x : with_edges_of_log(result, x, -1.0F);
 }
@@ -219,22 +254,12 @@ Floats small_sine(Floats x, int quadrants_ahead) {
   return from_bits<Floats>(bits_of(result) ^ ((quadrant & 2) << 30));
 }
 
-bool has_any(Ints mask) {
-  int32_t lanes[kNumLanes<Floats>];
-  std::memcpy(lanes, &mask, sizeof(mask));
-  int32_t any = 0;
-  for (const int32_t lane : lanes) {
-    any |= lane;
-  }
-  return any != 0;
-}
-
 // The C library's function for large arguments: in float64, where it is good for all of them.
 template <typename Function>
 Floats sine(Floats x, int quadrants_ahead, Function if_large) {
   const Ints is_large = abs(x) >= kLargeAngle;
   const Floats result = small_sine(x, quadrants_ahead);
-  if (__builtin_expect(has_any(is_large), false)) {
+  if (__builtin_expect(has_any_outside(x, -kLargeAngle, kLargeAngle), false)) {
     return is_large ? map_lanes(if_large, x) : result;
   }
   return result;
