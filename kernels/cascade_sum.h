@@ -1,8 +1,11 @@
 // Compiled for each target, with LAZYPLUG_TARGET its namespace.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "kernels/running_sum.h"
 
 // Sums in the order in which the CPU's kernel of PyTorch (ATen/native/cpu/SumKernel.cpp) adds up, and hence with its
 // bits: of fewer than 2^20 terms each.
@@ -109,6 +112,99 @@ T sum_row(int64_t n, const T* from) {
     sum += vector[lane];
   }
   return sum;
+}
+
+// Levels 1 and up of a cascade take over what the one below them holds, after so many rounds.
+template <typename T>
+void carry(RunningSum<T>& sum) {
+  using V = typename CpuVector<T>::Type;
+  constexpr int kPower = 4;
+  for (int level = 1; level < RunningSum<T>::kLevels; ++level) {
+    for (int i = 0; i < RunningSum<T>::kRound; i += RunningSum<T>::kLanes) {
+      T* const below = sum.levels[level - 1] + i;
+      T* const above = sum.levels[level] + i;
+      const V both = load_cpu_vector<V>(above) + load_cpu_vector<V>(below);
+      std::memcpy(above, &both, sizeof(V));
+      std::memset(below, 0, sizeof(V));
+    }
+    if ((sum.num_rounds & (int64_t{15} << (level * kPower))) != 0) {
+      break;
+    }
+  }
+}
+
+template <typename T>
+void add_rounds(RunningSum<T>& sum, int64_t num_rounds, const T* from) {
+  using V = typename CpuVector<T>::Type;
+  constexpr int kParts = RunningSum<T>::kParts;
+  constexpr int kLanes = RunningSum<T>::kLanes;
+  constexpr int64_t kStep = 16;
+  while (num_rounds > 0) {
+    const int64_t count = std::min(num_rounds, kStep - sum.num_rounds % kStep);
+    V parts[kParts];
+    std::memcpy(parts, sum.levels[0], sizeof(parts));
+    for (int64_t i = 0; i < count; ++i) {
+      for (V& part : parts) {
+        part += load_cpu_vector<V>(from);
+        from += kLanes;
+      }
+    }
+    std::memcpy(sum.levels[0], parts, sizeof(parts));
+    num_rounds -= count;
+    sum.num_rounds += count;
+    if (sum.num_rounds % kStep == 0) {
+      carry(sum);
+    }
+  }
+}
+
+template <typename T>
+void add_to_sum(RunningSum<T>& sum, int64_t n, const T* from) {
+  constexpr int kRound = RunningSum<T>::kRound;
+  if (sum.num_rest != 0) {
+    const int64_t count = std::min(n, kRound - sum.num_rest);
+    std::copy_n(from, count, sum.rest + sum.num_rest);
+    sum.num_rest += count;
+    n -= count;
+    from += count;
+    if (sum.num_rest != kRound) {
+      return;
+    }
+    add_rounds(sum, 1, sum.rest);
+  }
+  add_rounds(sum, n / kRound, from);
+  sum.num_rest = n % kRound;
+  std::copy_n(from + n - sum.num_rest, sum.num_rest, sum.rest);
+}
+
+// As interleaved_sum() and sum_row() end.
+template <typename T>
+T finish_sum(const RunningSum<T>& sum) {
+  using V = typename CpuVector<T>::Type;
+  constexpr int kParts = RunningSum<T>::kParts;
+  constexpr int kLanes = RunningSum<T>::kLanes;
+  V parts[kParts];
+  std::memcpy(parts, sum.levels[0], sizeof(parts));
+  for (int part = 0; part < kParts; ++part) {
+    for (int level = 1; level < RunningSum<T>::kLevels; ++level) {
+      parts[part] += load_cpu_vector<V>(sum.levels[level] + part * kLanes);
+    }
+  }
+  const int64_t num_in_vectors = sum.num_rest / kLanes * kLanes;
+  for (int64_t i = 0; i < num_in_vectors; i += kLanes) {
+    parts[0] += load_cpu_vector<V>(sum.rest + i);
+  }
+  for (int part = 1; part < kParts; ++part) {
+    parts[0] += parts[part];
+  }
+  T result = 0;
+  for (int64_t i = num_in_vectors; i < sum.num_rest; ++i) {
+    result += sum.rest[i];
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    result += parts[0][lane];
+  }
+  return result;
 }
 
 // As many columns as make four of V are summed up at once, others in the other order.

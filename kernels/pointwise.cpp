@@ -86,6 +86,7 @@ class Part {
       run_tile(first, n);
       first += n;
     }
+    finish_totals();
   }
 
  private:
@@ -139,7 +140,12 @@ class Part {
     }
     kernels::run_tile(program_, assembly_, numbers_, n, tile_);
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-      if (memory_[i].data && !is_computed_in_place(i)) {
+      if (!memory_[i].data) {
+        continue;
+      }
+      if (memory_[i].total != Total::kNone) {
+        add_to_total(i, n);
+      } else if (!is_computed_in_place(i)) {
         store(i, makes_one_[i] ? n / row_length_ : n, place(i, first));
       }
     }
@@ -151,7 +157,25 @@ class Part {
   }
 
   bool is_computed_in_place(size_t slot) const {
-    return memory_[slot].data && memory_[slot].dtype == program_.dtype;
+    return memory_[slot].data && memory_[slot].dtype == program_.dtype && memory_[slot].total == Total::kNone;
+  }
+
+  void add_to_total([[maybe_unused]] size_t slot, [[maybe_unused]] int64_t n) {
+    if constexpr (std::is_floating_point_v<T>) {
+      sums_.resize(program_.num_memory);
+      kernels::loops<T>().add_to_sum(sums_[slot], n, tile_.own(slot));
+    }
+  }
+  void finish_totals() {
+    if constexpr (std::is_floating_point_v<T>) {
+      for (size_t slot = 0; slot < sums_.size(); ++slot) {
+        if (memory_[slot].total != Total::kNone && memory_[slot].data) {
+          const T sum = kernels::loops<T>().finish_sum(sums_[slot]);
+          const bool is_mean = memory_[slot].total == Total::kMean;
+          *static_cast<T*>(memory_[slot].data) = is_mean ? sum / static_cast<T>(space_.num_elements()) : sum;
+        }
+      }
+    }
   }
 
   void load(size_t slot, int64_t n, int64_t place, int64_t stride, T* out) {
@@ -254,6 +278,7 @@ class Part {
   std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
   bool is_direct_ = false;                  // one instruction, which has nothing to keep in the L1 cache
   Tile<T> tile_;
+  std::vector<RunningSum<T>> sums_; // by slot, if there are totals
 };
 
 template <typename T>
@@ -263,6 +288,10 @@ void run_parts(
     c10::ArrayRef<Memory> memory,
     const double* numbers,
     const Assembly* assembly) {
+  if (std::any_of(memory.begin(), memory.end(), [](const Memory& each) { return each.total != Total::kNone; })) {
+    Part<T>(program, space, memory, numbers, assembly).run(0, space.num_elements());
+    return;
+  }
   const int64_t unit = program.has_rows() ? space.row_length() : 1;
   const int64_t grain = (at::internal::GRAIN_SIZE + unit - 1) / unit;
   parallel_for(space.num_elements() / unit, grain, [&](int64_t begin, int64_t end) {
@@ -271,6 +300,13 @@ void run_parts(
 }
 
 } // namespace
+
+bool can_total(c10::ScalarType dtype, int64_t num_elements) {
+  constexpr int64_t kMin = std::max(RunningSum<float>::kMinElements, RunningSum<double>::kMinElements);
+  constexpr int64_t kEnd = std::min(RunningSum<float>::kEndElements, RunningSum<double>::kEndElements);
+  return (dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double) && num_elements >= kMin &&
+         num_elements < kEnd;
+}
 
 bool can_read(c10::ScalarType dtype) {
   return memory_dtype(dtype) < std::size(kMemoryDtypes);

@@ -94,16 +94,24 @@ class PointwiseSpace {
 // How an input lies, as PointwiseSpace describes it.
 PointwiseSpace::Map map_input(c10::IntArrayRef sizes, c10::IntArrayRef strides, const PointwiseSpace::Input& input);
 
+// What becomes of all elements of an output.
+enum class Total : uint8_t { kNone, kSum, kMean };
+
+// Whether it may be a sum of float32 or float64, as Memory::total says.
+bool can_total(c10::ScalarType dtype, int64_t num_elements);
+
 // Memory of a slot. What the program writes has its dtype, or is Bool, or of 16-bit floats if it computes in float32,
-// where it is rounded on its way; null: nobody wants it. Outputs that are one element for each row hold as many.
+// where it is rounded on its way; null: nobody wants it. Outputs that are one element for each row hold as many. If
+// there is a total of an output, it is the one element there: as the CPU's kernels add up in one thread.
 struct Memory {
   void* data;
   c10::ScalarType dtype;
+  Total total = Total::kNone;
 };
 
-// Runs the program for each element, in parallel if there is enough to do; by its machine code as far as there is some.
-// An output may be an input that lies like it, if the program does not read that after it has written. A row of a
-// program that has some must fit into a tile: kTileBytes for all slots.
+// Runs the program for each element, in parallel if there is enough to do and no total; by its machine code as far as
+// there is some. An output may be an input that lies like it, if the program does not read that after it has written. A
+// row of a program that has some must fit into a tile: kTileBytes for all slots.
 void run(
     const Program& program,
     const PointwiseSpace& space,

@@ -545,6 +545,8 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   set_memory_loops<T, bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float, double, Half, BFloat16>(loops);
   if constexpr (std::is_floating_point_v<T>) {
     loops.sum_columns = sum_columns<T>;
+    loops.add_to_sum = add_to_sum<T>;
+    loops.finish_sum = finish_sum<T>;
     set_matrix_loops(loops);
   }
   if constexpr (std::is_same_v<T, float>) {

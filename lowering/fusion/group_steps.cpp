@@ -37,6 +37,15 @@ std::vector<kernels::Slot> place_results(
       slots[i] = slots[steps[i].place_of];
     }
   }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].total == kernels::Total::kNone || steps[i].sources[0].is_input) {
+      continue;
+    }
+    const uint32_t source = steps[i].sources[0].index;
+    if (!slots[source] && last_read[source] == i && !steps[source].makes_one()) {
+      slots[source] = slots[i];
+    }
+  }
   auto next = static_cast<kernels::Slot>(first_free);
   std::vector<kernels::Slot> free_ones;
   std::vector<kernels::Slot> free_wholes;
@@ -96,7 +105,8 @@ make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const s
   const auto slots = place_results(steps, last_read, size.num_inputs, outputs);
   for (size_t i = 0; i < steps.size(); ++i) {
     const bool is_stored_alone = last_read[i] == 0; // what is stored is rounded on its way
-    if (is_stored_alone && kernels::is_narrowing(steps[i].opcode) && is_in_place(steps[i], slots, slots[i])) {
+    const bool is_as_stored = kernels::is_narrowing(steps[i].opcode) || steps[i].total != kernels::Total::kNone;
+    if (is_stored_alone && is_as_stored && is_in_place(steps[i], slots, slots[i])) {
       continue;
     }
     kernels::Instruction& instruction =

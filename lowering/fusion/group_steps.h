@@ -22,7 +22,8 @@ struct GroupStep {
   c10::SmallVector<Source, 1> unread; // sources whose values do not matter
   uint8_t number = 0;                 // the first of them; of kJoin, which of the columns
   uint8_t num_numbers = 0;
-  bool is_for_row = false;   // see kernels::Instruction
+  bool is_for_row = false; // see kernels::Instruction
+  kernels::Total total = kernels::Total::kNone;
   uint32_t place_of = kNone; // the only step that reads what this one makes, and may put its result there
   uint32_t spread = kNone;   // the step that spreads its result over the row
 

@@ -149,6 +149,10 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   GroupStep step{op.opcode, {}, {}};
   step.is_for_row = is_for_row_;
   step.opcode = opcode_of(op);
+  if (op.kind == PointwiseOp::Kind::kTotals) {
+    step.opcode = Opcode::kCopy;
+    step.total = op.opcode == Opcode::kRowMean ? kernels::Total::kMean : kernels::Total::kSum;
+  }
   size_t operand = 0;
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
@@ -397,6 +401,10 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   }
   call_dtype_ = is_of_truths ? c10::ScalarType::Bool : dtype;
   is_in_place_ = node.op().writes();
+  if (op.kind == PointwiseOp::Kind::kTotals) {
+    is_for_row_ = false;
+    return has_total(node);
+  }
   const bool begins = nodes_.empty() && window_.is_all();
   if (result.offset != 0 || result.has_bits() || !is_storable || (begins && !begin_layout(node, op, dtype)) ||
       kernels::computing_dtype(dtype) != layout_.dtype) {
@@ -417,6 +425,16 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
   }
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);
+}
+
+// Of all elements, in the order of their memory. It does not begin a group: alone, it has better kernels.
+bool PointwiseGroup::has_total(const GraphNode& node) const {
+  const Geometry& result = node.layout_of(0);
+  const Geometry& reduced = seen_by(node.operand(0));
+  return !nodes_.empty() && window_.is_all() && result.sizes.empty() && !result.has_bits() &&
+         result.dtype == layout_.dtype && reduced.dtype == layout_.dtype && reduced.sizes == layout_.sizes &&
+         reduced.strides == layout_.strides && layout_.is_contiguous() &&
+         kernels::can_total(layout_.dtype, layout_.numel());
 }
 
 c10::DimVector PointwiseGroup::sizes_in_window() const {
@@ -462,7 +480,8 @@ std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& ope
     const GroupStep::Source source{false, step_of(value)};
     const bool makes_one = steps_[source.index].makes_one();
     const bool is_squeezed = makes_one && value.layout().sizes.size() != layout_.sizes.size();
-    if (operand.view() || is_squeezed || (is_for_row_ && !makes_one) || window_of(value.node) != window_) {
+    const bool is_total = steps_[source.index].total != kernels::Total::kNone;
+    if (operand.view() || is_squeezed || is_total || (is_for_row_ && !makes_one) || window_of(value.node) != window_) {
       return std::nullopt;
     }
     return is_for_row_ ? source : spread(source);
@@ -534,6 +553,7 @@ std::vector<PointwiseGroup::Output> PointwiseGroup::outputs() const {
       Output& output = outputs.emplace_back(Output{node->output(i), {}, written_input(*node)});
       const uint32_t step = step_of(output.value);
       output.is_for_row = steps_[step].makes_one();
+      output.total = steps_[step].total;
       for (uint32_t input = 0; input < inputs_.size(); ++input) {
         if (inputs_of[step][input]) {
           output.inputs.push_back(input);

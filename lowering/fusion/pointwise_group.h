@@ -16,6 +16,8 @@ namespace lazyplug {
 // among them, and if that dimension stays, what is computed from these, and what reads that for all elements of a row
 // again. There, too, may be functions of whole rows, such as a softmax, and concatenations of rows, with the calls that
 // make nothing but parts of these: they are computed as if they were of whole rows, of which only a window matters.
+//
+// Sums and means of all elements of a result that has no gaps may be among them, too: nobody in the group reads them.
 class PointwiseGroup {
  public:
   // Something read: a value that comes from elsewhere, through a view or not.
@@ -85,6 +87,7 @@ class PointwiseGroup {
     std::vector<uint32_t> inputs; // that it depends on, in ascending order
     std::optional<uint32_t> old;  // if it is written in place: the input that holds what was there before
     bool is_for_row = false;      // one element for each row, whose dimension may be gone
+    kernels::Total total = kernels::Total::kNone; // or this, of all elements
   };
   std::vector<Output> outputs() const;
   bool has_outputs() const;
@@ -106,6 +109,7 @@ class PointwiseGroup {
   }
   bool begin_layout(const GraphNode& node, const PointwiseOp& op, c10::ScalarType dtype);
   bool has_layout(const GraphNode& node, const PointwiseOp& op);
+  bool has_total(const GraphNode& node) const;
   bool has_rows_of(int64_t min_length) const;
   c10::DimVector sizes_in_window() const;
   bool is_row_of(const Geometry& result) const;

@@ -59,6 +59,8 @@ constexpr PointwiseOp kOps[] = {
     {"aten::pow", "Tensor_Scalar", Opcode::kSquare, "tp", Kind::kPower},
     {"aten::sum", "dim_IntList", Opcode::kRowSum, "tdk-", Kind::kReduces},
     {"aten::mean", "dim", Opcode::kRowMean, "tdk-", Kind::kReduces},
+    {"aten::sum", "", Opcode::kRowSum, "t-", Kind::kTotals},
+    {"aten::mean", "", Opcode::kRowMean, "t-", Kind::kTotals},
     {"aten::where", "self", Opcode::kWhere, "ttt"},
     {"aten::masked_fill", "Scalar", Opcode::kWhere, "ttn", Kind::kMasked},
     {"aten::logical_not", "", Opcode::kNot, "t", Kind::kCompares},

@@ -38,6 +38,7 @@ struct PointwiseOp {
     kBits,     // likewise; or of integers, bit by bit: see bitwise_opcode()
     kIntegers, // computes, but not floats
     kReduces,  // the last dimension: see PointwiseGroup
+    kTotals,   // of all elements: see PointwiseGroup
     kPower,    // the number says which instruction it is: see power_opcode()
     kFunction, // a function of this package's own, see find_function()
   };

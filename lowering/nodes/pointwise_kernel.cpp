@@ -1,7 +1,11 @@
 #include "lowering/nodes/pointwise_kernel.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/sum.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/jit/runtime/custom_operator.h>
 
@@ -32,6 +36,7 @@ struct Names {
   const c10::Symbol squeezed = c10::Symbol::attr("squeezed");
   const c10::Symbol windows = c10::Symbol::attr("windows");
   const c10::Symbol columns = c10::Symbol::attr("columns");
+  const c10::Symbol totals = c10::Symbol::attr("totals");
 };
 
 const Names& names() {
@@ -64,6 +69,17 @@ Lists parse_lists(const std::string& text, size_t size) {
   return lists;
 }
 
+std::vector<kernels::Total> totals_of(const JitNode& node) {
+  std::vector<kernels::Total> result;
+  if (node.hasAttribute(names().totals)) {
+    const Lists totals = parse_lists(node.s(names().totals), 1);
+    for (const int64_t total : totals[0]) {
+      result.push_back(static_cast<kernels::Total>(total));
+    }
+  }
+  return result;
+}
+
 std::vector<Geometry> outputs_of(const JitNode& node) {
   const Lists layout = parse_lists(node.s(names().layout), 2);
   const Lists dtypes = parse_lists(node.s(names().dtypes), 1);
@@ -73,6 +89,12 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
     output.dtype = static_cast<c10::ScalarType>(dtype);
     output.sizes = c10::DimVector(layout[0].begin(), layout[0].end());
     output.strides = c10::DimVector(layout[1].begin(), layout[1].end());
+  }
+  const auto totals = totals_of(node);
+  for (size_t i = 0; i < totals.size(); ++i) {
+    if (totals[i] != kernels::Total::kNone) {
+      outputs[i] = Geometry::contiguous(outputs[i].dtype, {});
+    }
   }
   for (const auto name : {names().for_rows, names().squeezed}) {
     const Lists rows = parse_lists(node.hasAttribute(name) ? node.s(name) : std::string(), 1);
@@ -103,6 +125,11 @@ kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
   return {layout[0], layout[1], inputs};
 }
 
+// As at::TensorIterator decides.
+bool is_shared_by_threads(int64_t num_elements) {
+  return num_elements >= at::internal::GRAIN_SIZE && at::get_num_threads() > 1 && !at::in_parallel_region();
+}
+
 } // namespace
 
 struct PointwiseKernel::Call {
@@ -119,11 +146,14 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
       outputs_(outputs_of(node)),
       space_(space_of(node, program_.num_memory - outputs_.size())),
       is_negated_(find_negated_numbers(program_)),
+      totals_(totals_of(node)),
       infos_(num_outputs()),
       donors_(num_outputs()) {
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(geometry_of(*node.input(i)->type()));
   }
+  const Lists layout = parse_lists(node.s(names().layout), 2);
+  layout_ = Geometry::contiguous(program_.dtype, c10::DimVector(layout[0].begin(), layout[0].end()));
   if (node.hasAttribute(names().moving)) {
     moving_ = parse_lists(node.s(names().moving), 1)[0];
   }
@@ -183,10 +213,32 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
   make_outputs(call);
   // If there is memory for none of them, there may be elements without end.
   const bool has_any = std::any_of(call.outputs.begin(), call.outputs.end(), [](const auto& x) { return x.defined(); });
-  if (has_any) {
+  if (has_any && !totals_.empty() && is_shared_by_threads(layout_.numel())) {
+    find_totals(call);
+  } else if (has_any) {
     kernels::run(program_, space_, call.memory, call.numbers.data(), assembly_.next(program_));
   }
   return_outputs(call, stack);
+}
+
+// What several threads add up, the CPU's kernel does.
+void PointwiseKernel::find_totals(Call& call) const {
+  c10::SmallVector<at::Tensor, 2> wholes;
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    kernels::Memory& memory = call.memory[space_.num_inputs() + i];
+    if (memory.data && totals_[i] != kernels::Total::kNone) {
+      wholes.push_back(empty(layout_));
+      memory = {wholes.back().mutable_data_ptr(), layout_.dtype};
+    }
+  }
+  kernels::run(program_, space_, call.memory, call.numbers.data(), assembly_.next(program_));
+  auto whole = wholes.begin();
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    if (call.outputs[i].defined() && totals_[i] != kernels::Total::kNone) {
+      totals_[i] == kernels::Total::kMean ? at::mean_out(call.outputs[i], *whole++, c10::OptionalIntArrayRef())
+                                          : at::sum_out(call.outputs[i], *whole++, c10::OptionalIntArrayRef());
+    }
+  }
 }
 
 void PointwiseKernel::return_outputs(Call& call, c10::Stack& stack) const {
@@ -273,6 +325,9 @@ void PointwiseKernel::make_outputs(Call& call) const {
   for (size_t i = 0; i < num_outputs(); ++i) {
     at::Tensor& output = call.outputs[i];
     call.memory.push_back({output.defined() ? output.mutable_data_ptr() : nullptr, outputs_[i].dtype});
+    if (!totals_.empty()) {
+      call.memory.back().total = totals_[i];
+    }
   }
 }
 
@@ -321,12 +376,14 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   Lists makers;
   std::vector<int64_t> dtypes;
   std::vector<int64_t> for_rows;
+  std::vector<int64_t> totals;
   std::vector<int64_t> squeezed; // for rows, too, but without a dimension for them
   for (const auto& output : outputs) {
     if (output.is_for_row) {
       const bool is_squeezed = output.value.layout().sizes.size() < group.layout().sizes.size();
       (is_squeezed ? squeezed : for_rows).push_back(static_cast<int64_t>(dtypes.size()));
     }
+    totals.push_back(static_cast<int64_t>(output.total));
     depends.emplace_back(output.inputs.begin(), output.inputs.end());
     olds.push_back({output.old ? int64_t{*output.old} : -1});
     dtypes.push_back(static_cast<int64_t>(output.value.layout().dtype));
@@ -352,6 +409,10 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   }
   if (!squeezed.empty()) {
     node.s_(names().squeezed, to_text({squeezed}));
+  }
+  const auto is_total = [](const auto& output) { return output.total != kernels::Total::kNone; };
+  if (std::any_of(outputs.begin(), outputs.end(), is_total)) {
+    node.s_(names().totals, to_text({totals}));
   }
 }
 

@@ -23,7 +23,8 @@ namespace lazyplug {
 // inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
 // the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any, `windows` for each input
 // which columns of the rows it has, "0 0" if all, and `columns` the last of the program's numbers, if rows are
-// concatenated. TorchScript knows the op as one of any arguments.
+// concatenated; `totals` for each output which kernels::Total it is, if some is one. TorchScript knows the op as one of
+// any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
@@ -47,6 +48,7 @@ class PointwiseKernel {
   void return_outputs(Call& call, c10::Stack& stack) const;
   at::Tensor find_donor(size_t output, const Call& call) const;
   bool is_missing(size_t output, const Call& call) const;
+  void find_totals(Call& call) const;
   size_t num_outputs() const {
     return program_.num_memory - space_.num_inputs();
   }
@@ -59,6 +61,8 @@ class PointwiseKernel {
   std::vector<int64_t> moving_;                 // inputs whose offsets come after the numbers
   std::vector<int64_t> columns_;                // the program's last numbers, which the node says
   std::vector<bool> is_negated_;                // numbers
+  std::vector<kernels::Total> totals_;          // by output; empty: there are none
+  Geometry layout_;                             // of what they are totals of
   std::vector<OutputInfo> infos_;
   std::vector<std::vector<size_t>> donors_; // by output: inputs whose memory it may take
 };

@@ -373,6 +373,41 @@ def test_sums_of_rows_are_in_groups(function, dtype, shape):
     assert (done.compiles, done.fallbacks) == (1, 0)
 
 
+def totals(a, b):
+    products = a * b + 1
+    return products.sum(), (a - b).square().mean(), products
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(8,), (5, 33), (3, 4, 700), (300, 1000)])
+@pytest.mark.own_schedule("counts groups")
+def test_sums_of_everything_are_in_groups(shape, dtype, threads):
+    a, b, _ = inputs(shape, dtype)
+    with work() as done:
+        actual = [t.cpu() for t in totals(a.to(DEVICE), b.to(DEVICE))]
+    assert_same(actual, list(totals(a, b)))
+    assert groups()[1] == 6
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def test_sums_that_are_read_on_or_of_other_dtypes():
+    def program(a):
+        doubled = a * 2
+        scaled = doubled / doubled.sum()
+        return scaled, scaled.sum(dtype=torch.float64), (a > 0).sum(), doubled.t().sum(), doubled[1:].mean()
+
+    a, _, _ = inputs((40, 50))
+    assert_same([t.cpu() for t in program(a.to(DEVICE))], list(program(a)))
+
+
 @pytest.mark.own_schedule("counts nodes in groups")
 def test_gradients_of_norms_have_the_same_bits():
     x, weight, bias = inputs((40, 128))

@@ -1,6 +1,7 @@
 #include "kernels/pointwise.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -228,6 +229,39 @@ TEST_F(Pointwise, OutputsMayBeOneElementForEachRow) {
   kernels::run(*program, space, memory, nullptr);
   EXPECT_TRUE(same_bits(sums, a.sum(-1, true)));
   EXPECT_TRUE(at::equal(are_positive, a.sum(-1, true) > 0));
+}
+
+// Of all elements of what a program makes of one tensor: slot 1 is added up, slot 2 divided as well. Whatever tiles
+// are.
+void expect_totals(const std::string& instructions, const at::Tensor& a, const at::Tensor& made) {
+  const std::string dtype = a.scalar_type() == at::kFloat ? "f32" : "f64";
+  const auto program = parse(dtype + " memory 3 slots 4 numbers 0 " + instructions);
+  const at::Tensor sum = at::empty({}, a.options());
+  const at::Tensor mean = at::empty({}, a.options());
+  const PointwiseSpace space(a.sizes(), a.strides(), std::vector<PointwiseSpace::Input>{{0, {1}}});
+  const std::vector<Memory> memory{
+      {a.data_ptr(), a.scalar_type()},
+      {sum.data_ptr(), a.scalar_type(), Total::kSum},
+      {mean.data_ptr(), a.scalar_type(), Total::kMean}};
+  ASSERT_TRUE(can_total(a.scalar_type(), a.numel()));
+  kernels::run(*program, space, memory, nullptr, assemble(*program).get());
+  EXPECT_TRUE(same_bits(sum, made.sum())) << instructions << a.numel();
+  EXPECT_TRUE(same_bits(mean, made.mean())) << instructions << a.numel();
+}
+
+TEST_F(Pointwise, TotalsHaveTheCpusBits) {
+  const int num_threads = at::get_num_threads();
+  at::set_num_threads(1);
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t n : {8, 9, 31, 32, 33, 100, 127, 511, 512, 513, 1'000, 4'097, 16'384, 70'001, 1'000'003}) {
+      const at::Tensor a = at::randn({n}, dtype).exp();
+      expect_totals("1 = square 0 ; 2 = copy 1 ;", a, a * a);
+      if (n <= 512) {
+        expect_totals("3 = row_sum 0 ; 1 = spread 3 ; 2 = copy 1 ;", a, a.sum(-1, true).expand_as(a).contiguous());
+      }
+    }
+  }
+  at::set_num_threads(num_threads);
 }
 
 // Of rows: what stands beside the columns of an input's window may be anything.

@@ -299,6 +299,40 @@ TEST_F(PointwiseGroups, TakeNoOtherSums) {
   }
 }
 
+TEST_F(PointwiseGroups, MayHaveTotalsThatNobodyInThemReads) {
+  const std::string chain =
+      "%3 = aten::mul.Tensor(%0, %1)  # Float[4, 8] strides=[8, 1]\n"
+      "%4 = aten::sum(%3, None)  # Float[] strides=[]\n"
+      "%5 = aten::neg(%4)  # Float[] strides=[]\n"
+      "%6 = aten::mean(%0, None)  # Float[] strides=[]\n";
+  EXPECT_EQ(add_all(chain + "return %5, %6, %4\n"), "1101");
+  EXPECT_EQ(program(), "f32 memory 4 slots 4 numbers 0 2 = mul 0 1 ; 3 = copy 0 ;"); // what is added up is not kept
+  EXPECT_EQ(group->outputs()[0].total, kernels::Total::kSum);
+  EXPECT_EQ(group->outputs()[1].total, kernels::Total::kMean);
+  EXPECT_EQ(add_all(chain + "return %3, %4, %5\n"), "1101");
+  EXPECT_EQ(program(), "f32 memory 4 slots 5 numbers 0 2 = mul 0 1 ; 3 = copy 2 ; 4 = copy 0 ;"); // nor is the mean
+}
+
+TEST_F(PointwiseGroups, TakeNoOtherTotals) {
+  const std::string chain = "%3 = aten::mul.Tensor(%0, %1)  # Float[4, 8] strides=[8, 1]\n";
+  for (const char* sum :
+       {"aten::sum(%3, 7)  # Double[] strides=[]\n",
+        "aten::sum(%3[Float[4, 4] strides=[8, 1]], None)  # Float[] strides=[]\n",
+        "aten::sum(%1, None)  # Float[] strides=[]\n",
+        "aten::sum(%3[Float[8, 4] strides=[1, 8]], None)  # Float[] strides=[]\n"}) {
+    EXPECT_EQ(add_all(chain + "%4 = " + sum + "return %3, %4\n"), "10") << sum;
+  }
+  EXPECT_EQ(add_all("%3 = aten::sum(%0, None)  # Float[] strides=[]\nreturn %3\n"), "0") << "it begins no group";
+  EXPECT_EQ(
+      add_all(
+          "%3 = device_data(3)  # Float[7] strides=[1]\n"
+          "%4 = aten::neg(%3)  # Float[7] strides=[1]\n"
+          "%5 = aten::sum(%4, None)  # Float[] strides=[]\n"
+          "return %5\n"),
+      "10")
+      << "less than a vector";
+}
+
 TEST_F(PointwiseGroups, TheDimensionOfRowsMayGoIfNobodyInTheGroupReadsTheResult) {
   const std::string sum = kRows +
                           "%5 = aten::mul.Tensor(%3, %3)  # Float[4, 64] strides=[64, 1]\n"
