@@ -4,6 +4,7 @@
 #include "lowering/calls/norm_gradient_kernel.h"
 #include "lowering/calls/random_fill.h"
 #include "lowering/calls/runtime_ops.h"
+#include "lowering/nodes/copy_kernel.h"
 #include "lowering/nodes/draw_kernel.h"
 #include "lowering/nodes/exact_kernels.h"
 #include "lowering/nodes/extreme_kernel.h"
@@ -147,7 +148,8 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
   if (op->is_foreach() && is_function_here(*op)) { // others are pointwise groups
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
-  for (const auto& find : {product_kernel, sum_kernel, extreme_kernel, draw_kernel, exact_kernel, tile_update_kernel}) {
+  for (const auto& find :
+       {product_kernel, sum_kernel, extreme_kernel, draw_kernel, copy_kernel, exact_kernel, tile_update_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);
     }

@@ -1,0 +1,134 @@
+#include "lowering/nodes/copy_kernel.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace lazyplug {
+namespace {
+
+// More are copied as quickly by PyTorch's kernel, or by several threads.
+constexpr int64_t kMostElements = 4'096;
+
+// Strides in bytes.
+struct Dim {
+  int64_t size;
+  int64_t to;
+  int64_t from;
+};
+
+// Those of more than one element, from the outermost in the memory that is written, the fewest that will do. Nothing if
+// the elements cannot be matched.
+std::optional<std::vector<Dim>> common_dims(const Geometry& to, const Geometry& from) {
+  const auto item = static_cast<int64_t>(c10::elementSize(to.dtype));
+  if (from.sizes.size() > to.sizes.size()) {
+    return std::nullopt;
+  }
+  const size_t missing = to.sizes.size() - from.sizes.size();
+  std::vector<Dim> dims;
+  for (size_t i = 0; i < to.sizes.size(); ++i) {
+    const bool is_there = i >= missing && from.sizes[i - missing] != 1;
+    if (is_there && from.sizes[i - missing] != to.sizes[i]) {
+      return std::nullopt;
+    }
+    if (to.sizes[i] != 1) {
+      dims.push_back({to.sizes[i], to.strides[i] * item, is_there ? from.strides[i - missing] * item : 0});
+    }
+  }
+  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.to > b.to; });
+  std::vector<Dim> merged;
+  for (const Dim& dim : dims) {
+    Dim* const outer = merged.empty() ? nullptr : &merged.back();
+    if (outer && outer->to == dim.size * dim.to && outer->from == dim.size * dim.from) {
+      *outer = {outer->size * dim.size, dim.to, dim.from};
+    } else {
+      merged.push_back(dim);
+    }
+  }
+  return merged;
+}
+
+template <size_t kItem>
+void copy_elements(const Dim& dim, char* to, const char* from) {
+  for (int64_t i = 0; i < dim.size; ++i) {
+    std::memcpy(to + i * dim.to, from + i * dim.from, kItem);
+  }
+}
+
+class CopyKernel {
+ public:
+  CopyKernel(const OpInfo& op, const Geometry& to, const Geometry& from, std::vector<Dim> dims)
+      : op_(op), to_(to), from_(from), dims_(std::move(dims)), item_(c10::elementSize(to.dtype)) {
+    if (dims_.empty()) {
+      dims_.push_back({1, 0, 0});
+    }
+  }
+
+  void operator()(c10::Stack& stack) const {
+    const auto self = stack.end() - static_cast<std::ptrdiff_t>(op_.num_args());
+    const auto* to = self[0].unsafeToTensorImpl();
+    const auto* from = self[1].unsafeToTensorImpl();
+    if (!to_.matches_apart_from_offset(*to) || !from_.matches_apart_from_offset(*from)) {
+      return op_.call(stack);
+    }
+    copy(0, static_cast<char*>(const_cast<void*>(to->data())), static_cast<const char*>(from->data()));
+    torch::jit::drop(stack, op_.num_args() - 1);
+  }
+
+ private:
+  void copy(size_t place, char* to, const char* from) const {
+    const Dim& dim = dims_[place];
+    if (place + 1 < dims_.size()) {
+      for (int64_t i = 0; i < dim.size; ++i) {
+        copy(place + 1, to + i * dim.to, from + i * dim.from);
+      }
+      return;
+    }
+    const auto item = static_cast<int64_t>(item_);
+    if (dim.to == item && dim.from == item) {
+      std::memmove(to, from, dim.size * item_);
+      return;
+    }
+    switch (item_) {
+      case 1:
+        return copy_elements<1>(dim, to, from);
+      case 2:
+        return copy_elements<2>(dim, to, from);
+      case 4:
+        return copy_elements<4>(dim, to, from);
+      case 8:
+        return copy_elements<8>(dim, to, from);
+      default:
+        return copy_elements<16>(dim, to, from);
+    }
+  }
+
+  const OpInfo& op_;
+  const Geometry& to_;
+  const Geometry& from_;
+  std::vector<Dim> dims_; // from the outermost
+  const size_t item_;
+};
+
+} // namespace
+
+std::function<void(c10::Stack&)>
+copy_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& geometries) {
+  static const auto copy = c10::Symbol::fromQualString("aten::copy_");
+  if (node.kind() != copy) {
+    return nullptr;
+  }
+  const Geometry* to = geometries.find(*node.input(0)->type());
+  const Geometry* from = geometries.find(*node.input(1)->type());
+  if (!to || !from || to->dtype != from->dtype || to->numel() == 0 || to->numel() > kMostElements) {
+    return nullptr;
+  }
+  auto dims = common_dims(*to, *from);
+  return dims ? CopyKernel(op, *to, *from, std::move(*dims)) : std::function<void(c10::Stack&)>();
+}
+
+} // namespace lazyplug
