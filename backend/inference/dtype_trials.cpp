@@ -73,7 +73,8 @@ Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
     last = word;
   }
   for (const c10::IValue& argument : arguments) {
-    key = argument.isString() ? hash_bytes(argument.toStringView(), key) : key;
+    const uint64_t type = argument.isInt() ? 1 : argument.isDouble() ? 2 : argument.isBool() ? 3 : 0; // they promote
+    key = argument.isString() ? hash_bytes(argument.toStringView(), key) : type != 0 ? hash_combine(key, type) : key;
   }
   return key;
 }

@@ -10,7 +10,8 @@ namespace lazyplug {
 
 // Meta kernels do not check the dtypes that the CPU's kernels check, and so an error would come when a result is read,
 // far from the user's line, and what is written in place would be lost. So for each op and each combination of dtypes,
-// strings, and numbers that are positive or not, the CPU's kernel is asked once, on tensors of one element each.
+// strings, types of numbers, and numbers that are positive or not, the CPU's kernel is asked once, on tensors of one
+// element each.
 
 // All of it may be called from any thread.
 

@@ -41,8 +41,10 @@ c10::DimVector iterated(const Answered& call) {
   config.declare_static_dtype_and_device(at::kFloat, at::kMeta);
   config.add_owned_output(at::Tensor());
   for (const at::Tensor& tensor : call.tensors) {
-    if (tensor.is_meta()) { // numbers stay on the CPU, and have no strides
+    if (tensor.is_meta()) {
       config.add_owned_const_input(tensor);
+    } else if (tensor.defined()) { // numbers stay on the CPU; with one, not all have the same sizes
+      config.add_owned_const_input(at::empty(tensor.sizes(), tensor.options().device(at::kMeta)));
     }
   }
   const at::Tensor output = config.build().output();

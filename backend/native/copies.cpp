@@ -1,4 +1,5 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/equal_native.h>
 
 #include <cstring>
 
@@ -6,6 +7,7 @@
 #include "backend/diagnostics/sync_cause.h"
 #include "backend/diagnostics/sync_debug.h"
 #include "backend/execution/device_context.h"
+#include "backend/inference/read_call.h"
 #include "backend/native/kernels.h"
 #include "backend/ops/op_registry.h"
 #include "backend/recording/fallback.h"
@@ -143,14 +145,32 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   return copy_(target, self, /*non_blocking=*/false);
 }
 
-at::Scalar local_scalar_dense(const at::Tensor& self) {
+namespace {
+
+// Python wants to know a number, or a truth: such a read is where many a step ends.
+void note_read(const char* what) {
   static Counter& counter = lazyplug::counter("ScalarRead");
-  note_sync("reading a value");
+  note_sync(what);
   note_step();
   counter.add();
+}
+
+} // namespace
+
+// Past the dispatcher, as the next one.
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  note_read("reading a value");
   const SyncCause cause("item");
-  // Past the dispatcher.
   return at::native::_local_scalar_dense_cpu(cpu_operand(self));
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  if (self.device() != other.device()) {
+    raise_two_devices(self.device(), other.device());
+  }
+  note_read("comparing values");
+  const SyncCause cause("equal");
+  return at::native::cpu_equal(cpu_operand(self), cpu_operand(other));
 }
 
 } // namespace lazyplug::native

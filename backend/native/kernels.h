@@ -90,6 +90,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking);
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 at::Scalar local_scalar_dense(const at::Tensor& self);
+bool equal(const at::Tensor& self, const at::Tensor& other);
 
 // ---- products.cpp ----
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);

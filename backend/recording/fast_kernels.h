@@ -387,10 +387,14 @@ class FactoryKernel<Op, at::Tensor(Args...)> final : public KernelOf {
  public:
   using KernelOf::KernelOf;
   at::Tensor operator()(Args... args) const {
+    std::optional<at::Device> device;
+    (find_device(device, args), ...);
+    const c10::DeviceIndex index = resolve_device_index(device && device->has_index() ? device->index() : -1);
+    const auto read = [&](PredictedCall& call) { return (call.add(args) && ...); };
+    if (auto predicted = predict(op_, index, read)) {
+      return results_of<at::Tensor>(std::move(*predicted));
+    }
     if (runs_steps_at_once() && !is_fallback_forced(op_)) {
-      std::optional<at::Device> device;
-      (find_device(device, args), ...);
-      const c10::DeviceIndex index = resolve_device_index(device && device->has_index() ? device->index() : -1);
       at::Tensor result;
       run_at_once(op_, index, kReadsOften, [&](CpuTensors& tensors) {
         {

@@ -246,6 +246,10 @@ void push_written(const OpInfo& op, c10::Stack* stack) {
   replace_arguments(op, results, stack);
 }
 
+bool may_be_predicted(const OpInfo& op) {
+  return !runs_steps_at_once() && !are_sizes_new() && !is_storming() && !is_fallback_forced(op);
+}
+
 void run_composite(const OpInfo& op, c10::Stack* stack) {
   op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
 }
@@ -298,10 +302,12 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read) {
   auto* storage = example.defined() ? LazyStorageImpl::of(example) : nullptr;
-  if (!storage || runs_steps_at_once() || are_sizes_new() || is_storming() || is_fallback_forced(op)) {
-    return std::nullopt;
-  }
-  return storage->context().record_predicted(op, read);
+  return storage && may_be_predicted(op) ? storage->context().record_predicted(op, read) : std::nullopt;
+}
+
+std::optional<DeviceContext::Predicted>
+predict(const OpInfo& op, c10::DeviceIndex device, c10::function_ref<bool(PredictedCall&)> read) {
+  return may_be_predicted(op) ? DeviceContext::get(device).record_predicted(op, read) : std::nullopt;
 }
 
 std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {

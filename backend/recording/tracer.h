@@ -19,6 +19,9 @@ void trace(const OpInfo& op, c10::Stack* stack);
 // nothing, and the second does all the work.
 std::optional<DeviceContext::Predicted>
 predict(const OpInfo& op, const at::Tensor& example, c10::function_ref<bool(PredictedCall&)> read);
+// The same for a call without tensors.
+std::optional<DeviceContext::Predicted>
+predict(const OpInfo& op, c10::DeviceIndex device, c10::function_ref<bool(PredictedCall&)> read);
 void trace_unpredicted(const OpInfo& op, c10::Stack* stack);
 
 // A short cut between the two, for all arguments of a call that need not be

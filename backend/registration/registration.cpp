@@ -68,6 +68,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", native::copy_from);
   m.impl("_copy_from_and_resize", native::copy_from_and_resize);
   m.impl("_local_scalar_dense", native::local_scalar_dense);
+  m.impl("equal", native::equal);
   m.impl("convolution", native::convolution);
   m.impl("dot", native::dot);
   m.impl("vdot", native::vdot);

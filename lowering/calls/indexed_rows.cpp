@@ -166,7 +166,8 @@ bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
     return false;
   }
   const at::Tensor& self = arguments[0].toTensor();
-  const auto rows = is_plain(self) && is_plain(index) ? NamedRows::of(self, index) : std::nullopt;
+  const bool has_usual_result = is_plain(self) && has_strides_of_new(self);
+  const auto rows = has_usual_result && is_plain(index) ? NamedRows::of(self, index) : std::nullopt;
   if (!rows) {
     return false;
   }

@@ -88,6 +88,8 @@ class SmallPointwise final : public SmallCalls {
 
   SmallPointwise(const OpInfo& info, const PointwiseOp& op)
       : args_(op.args), writes_(info.writes()), kind_(op.kind), opcode_(op.opcode) {
+    static const auto hardtanh = c10::Symbol::fromQualString("aten::hardtanh"); // PyTorch's begins with empty_like()
+    keeps_strides_ = info.symbol() == hardtanh;
     for (size_t i = 0; args_[i] != '\0'; ++i) {
       constants_.push_back(says(info.handle().schema().arguments()[i].name()).value_or(Says::kNothing));
       keeps_strides_ |= args_[i] == '-' && constants_.back() == Says::kFormat;

@@ -269,6 +269,26 @@ def test_dtypes_are_checked_at_the_line_whatever_the_size(name):
         assert message(DEVICE) == expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "op", "accepted", "refused"),
+    [
+        (torch.bool, torch.remainder, 2, True),
+        (torch.bool, torch.fmod, 2, True),
+        (torch.int64, torch.bitwise_and, 1, 1.5),
+        (torch.int32, torch.bitwise_xor, 1, 1.5),
+    ],
+)
+def test_a_number_of_another_type_is_checked_anew(dtype, op, accepted, refused):
+    def message(device):
+        x = _large(130, 130, device=device, dtype=dtype)
+        op(x, accepted)
+        with pytest.raises(NotImplementedError) as error:
+            op(x, refused)
+        return str(error.value)
+
+    assert message(DEVICE) == message("cpu")
+
+
 def test_what_a_refused_call_would_have_written_is_there():
     x = _large(130, 130, device=DEVICE)
     index = torch.tensor([0], device=DEVICE)

@@ -335,6 +335,15 @@ def test_small_calls_on_whatever_lies_otherwise_give_eagers_results():
     assert ran_at_once() - before > 80
 
 
+def test_dimensions_of_one_element_keep_what_strides_they_have():
+    def compute(x, index):
+        odd = x.as_strided((3, 1, 2, 2), (4, 1, 2, 1))
+        return odd[index], torch.nn.functional.hardtanh(odd), torch.nn.functional.relu6(x.view(4, 5)[:1, 1:]), odd * 2
+
+    with config.changed({"run_at_once": "always"}):
+        both(compute, torch.randn(20), torch.tensor([0]), fallbacks=None)
+
+
 def test_what_is_made_of_numbers_is_made_at_once():
     def make(device):
         options = [{}, {"dtype": torch.float64}, {"dtype": torch.int64}, {"dtype": torch.bool}]

@@ -45,6 +45,17 @@ def test_data_dependent_sizes(name, state):
     both(DATA_DEPENDENT[name], numbers(), state=state, fallbacks=None)
 
 
+@pytest.mark.lazy_only
+def test_whether_tensors_are_equal_is_a_read():
+    x = numbers()
+    pairs = [(x, x + 0), (x, x + 1), (x, x.t()), (x, x[:2]), (x / 0, x / 0), (x[:0], x[:0])]
+    pairs += [(x, x.double()), (x > 1, x)]
+    for a, b in pairs:
+        with work() as done:
+            assert torch.equal(a.to(DEVICE), b.to(DEVICE)) is torch.equal(a, b)
+        assert done.fallbacks == 0
+
+
 @pytest.mark.parametrize("name", IMMEDIATE)
 def test_immediate_answers(name):
     both(IMMEDIATE[name], numbers(), fallbacks=None)

@@ -43,6 +43,23 @@ def test_repetition_is_predicted():
 
 
 @pytest.mark.own_schedule("counts predictions")
+def test_calls_without_tensors_are_predicted():
+    x = torch.randn(3, 4)
+    lazy = x.to(DEVICE)
+
+    def step(x, number):
+        x = torch.where(x > 0, x, number) + torch.zeros(4, device=x.device)  # the number becomes a tensor
+        x[0] = number
+        return x * torch.full((3, 1), number, device=x.device) + torch.arange(4, device=x.device)
+
+    for i in range(5):
+        before = predicted(), metrics.counter_value("NodesRecorded") or 0
+        number = 1.5 + i / 16  # of one magnitude
+        assert torch.equal(step(lazy, number).cpu(), step(x, number))
+    assert predicted() - before[0] == metrics.counter_value("NodesRecorded") - before[1]
+
+
+@pytest.mark.own_schedule("counts predictions")
 def test_changing_scalars_are_inputs_of_a_predicted_call():
     x = torch.randn(3, 4)
     lazy = x.to(DEVICE)

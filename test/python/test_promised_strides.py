@@ -208,6 +208,29 @@ def test_functions_of_one_tensor(name, layout):
     both_as_promised(with_gradients(ACTIVATIONS[name]), *laid(layout, x))
 
 
+# Dimensions of one element, whose strides say nothing, keep them where a kernel begins with empty_like().
+OF_ONE_ELEMENT = {
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "nan_to_num": torch.nan_to_num,
+    "huber_loss": lambda x: F.huber_loss(x, x, reduction="none"),
+    "soft_margin_loss": lambda x: F.soft_margin_loss(x, x, reduction="none"),
+    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.5, device=x.device)),
+    "floor_divide": lambda x: x // 2,
+    "remainder": lambda x: x % 2,
+    "relu": F.relu,
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_ELEMENT)
+def test_dimensions_of_one_element(name):
+    memory = torch.randn(60_000)
+    layouts = [((1, 9000), (9001, 1)), ((2, 1, 9000), (9000, 2, 1)), ((9000, 1), (1, 5))]
+    layouts.append(((9000, 1, 2, 2), (4, 1, 2, 1)))
+    for sizes, strides in layouts:
+        both_as_promised(lambda x, g=(sizes, strides): OF_ONE_ELEMENT[name](x.as_strided(*g)), memory)
+
+
 BINARY = (
     "copysign",
     "floor_divide",
