@@ -37,6 +37,7 @@ std::vector<kernels::Slot> place_results(
       slots[i] = slots[steps[i].place_of];
     }
   }
+  // What nobody else needs is made where it is added up.
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].total == kernels::Total::kNone || steps[i].sources[0].is_input) {
       continue;
