@@ -223,20 +223,25 @@ void PointwiseKernel::operator()(c10::Stack& stack) const {
 
 // What several threads add up, the CPU's kernel does.
 void PointwiseKernel::find_totals(Call& call) const {
-  c10::SmallVector<at::Tensor, 2> wholes;
+  std::vector<at::Tensor> wholes(num_outputs());
   for (size_t i = 0; i < num_outputs(); ++i) {
     kernels::Memory& memory = call.memory[space_.num_inputs() + i];
-    if (memory.data && totals_[i] != kernels::Total::kNone) {
-      wholes.push_back(empty(layout_));
-      memory = {wholes.back().mutable_data_ptr(), layout_.dtype};
+    if (!memory.data || totals_[i] == kernels::Total::kNone) {
+      continue;
+    }
+    try {
+      wholes[i] = empty(layout_);
+      memory = {wholes[i].mutable_data_ptr(), layout_.dtype};
+    } catch (...) {
+      keep_error(i, call);
+      memory.data = nullptr;
     }
   }
   kernels::run(program_, space_, call.memory, call.numbers.data(), assembly_.next(program_));
-  auto whole = wholes.begin();
   for (size_t i = 0; i < num_outputs(); ++i) {
-    if (call.outputs[i].defined() && totals_[i] != kernels::Total::kNone) {
-      totals_[i] == kernels::Total::kMean ? at::mean_out(call.outputs[i], *whole++, c10::OptionalIntArrayRef())
-                                          : at::sum_out(call.outputs[i], *whole++, c10::OptionalIntArrayRef());
+    if (wholes[i].defined()) {
+      totals_[i] == kernels::Total::kMean ? at::mean_out(call.outputs[i], wholes[i], c10::OptionalIntArrayRef())
+                                          : at::sum_out(call.outputs[i], wholes[i], c10::OptionalIntArrayRef());
     }
   }
 }
@@ -339,10 +344,14 @@ bool PointwiseKernel::make_output(size_t i, Call& call) const {
     }
     return true;
   } catch (...) {
-    call.errors.resize(outputs_.size());
-    call.errors[i] = std::current_exception();
+    keep_error(i, call);
     return false;
   }
+}
+
+void PointwiseKernel::keep_error(size_t output, Call& call) const {
+  call.errors.resize(outputs_.size());
+  call.errors[output] = std::current_exception();
 }
 
 // Whoever else holds the memory would see it change. An input that has been given away has two owners.

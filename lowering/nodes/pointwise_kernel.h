@@ -49,6 +49,7 @@ class PointwiseKernel {
   at::Tensor find_donor(size_t output, const Call& call) const;
   bool is_missing(size_t output, const Call& call) const;
   void find_totals(Call& call) const;
+  void keep_error(size_t output, Call& call) const; // the one that is being handled
   size_t num_outputs() const {
     return program_.num_memory - space_.num_inputs();
   }

@@ -1,6 +1,7 @@
 #include "lowering/nodes/pointwise_kernel.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/irparser.h>
@@ -80,15 +81,17 @@ TEST_F(PointwiseKernelTest, WhatDiesMakesRoomIfItIsNotReadAgain) {
   EXPECT_FALSE(run_on_copy(/*keep=*/false, /*may_donate=*/false));
 }
 
-// Has no memory, once.
+// Has no memory, once; or for what is large.
 struct FailingAllocator final : c10::Allocator {
+  explicit FailingAllocator(size_t limit = 0) : limit(limit) {}
   c10::DataPtr allocate(size_t size) override {
-    TORCH_CHECK(std::exchange(has_failed, true), "out of memory");
+    TORCH_CHECK(limit != 0 ? size < limit : std::exchange(has_failed, true), "out of memory");
     return c10::GetDefaultCPUAllocator()->allocate(size);
   }
   void copy_data(void* to, const void* from, size_t size) const override {
     default_copy_data(to, from, size);
   }
+  const size_t limit;
   bool has_failed = false;
 };
 
@@ -106,6 +109,40 @@ TEST_F(PointwiseKernelTest, WhatCouldNotBeReplacedKeepsItsContentsAndItsMemory) 
   ASSERT_EQ(stack.size(), 2);
   EXPECT_TRUE(stack[0].toTensor().equal(a));
   EXPECT_TRUE(stack[1].toTensor().equal(a + a));
+}
+
+TEST_F(PointwiseKernelTest, TotalsAreThoseOfTheThreads) {
+  graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(
+      R"(
+graph(%a : Float(40000, strides=[1])):
+  %c : Float(40000, strides=[1]), %d : Float(), %e : Float() = lazyplug::pointwise[program="f32 memory 4 slots 4 numbers 0 2 = abs 0 ; 1 = neg 0 ; 3 = copy 1 ;", layout="40000;1", dtypes="6 6 6", places="0 1", depends="0;0;0", old="0;-1;-1", made_by="1 0;2 1;3 2", totals="0 1 2", ops=["aten::neg_", "aten::sum", "aten::mean"]](%a)
+  return (%c, %d, %e)
+)",
+      graph.get());
+  const at::Tensor many = at::randn({40'000});
+  const int num_threads = at::get_num_threads();
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    const c10::Stack results = run({many.clone()});
+    EXPECT_TRUE(results[0].toTensor().equal(-many));
+    EXPECT_TRUE(results[1].toTensor().equal(many.abs().sum())) << threads;
+    EXPECT_TRUE(results[2].toTensor().equal((-many).mean())) << threads;
+  }
+  // Without memory for what is added up, there is no total.
+  c10::Stack stack;
+  stack.emplace_back(many.clone());
+  const PointwiseKernel kernel(**graph->nodes().begin(), /*may_donate=*/true);
+  FailingAllocator allocator(/*limit=*/100'000);
+  c10::Allocator* const usual = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(&allocator, /*priority=*/255);
+  EXPECT_THROW(kernel(stack), OutputErrors);
+  c10::SetCPUAllocator(usual, /*priority=*/255);
+  at::set_num_threads(num_threads);
+  ASSERT_EQ(stack.size(), 3);
+  EXPECT_TRUE(stack[0].toTensor().equal(-many));
+  EXPECT_FALSE(stack[1].toTensor().defined());
+  EXPECT_FALSE(stack[2].toTensor().defined());
 }
 
 TEST_F(PointwiseKernelTest, WhatDependsOnNothingThatIsMissingIsComputed) {
