@@ -21,8 +21,21 @@ struct Dim {
   int64_t from;
 };
 
+// Whether elements that are written may have one place; `dims` are ordered, from the outermost. What stays there
+// depends on the order in which PyTorch's kernel goes through them.
+bool may_overlap(const std::vector<Dim>& dims, int64_t item) {
+  int64_t extent = item;
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    if (dim->to < extent) {
+      return true;
+    }
+    extent += (dim->size - 1) * dim->to;
+  }
+  return false;
+}
+
 // Those of more than one element, from the outermost in the memory that is written, the fewest that will do. Nothing if
-// the elements cannot be matched.
+// the elements cannot be matched, or are not written to places of their own.
 std::optional<std::vector<Dim>> common_dims(const Geometry& to, const Geometry& from) {
   const auto item = static_cast<int64_t>(c10::elementSize(to.dtype));
   if (from.sizes.size() > to.sizes.size()) {
@@ -40,6 +53,9 @@ std::optional<std::vector<Dim>> common_dims(const Geometry& to, const Geometry& 
     }
   }
   std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.to > b.to; });
+  if (may_overlap(dims, item)) {
+    return std::nullopt;
+  }
   std::vector<Dim> merged;
   for (const Dim& dim : dims) {
     Dim* const outer = merged.empty() ? nullptr : &merged.back();

@@ -68,6 +68,8 @@ TEST_F(CopyKernelTest, AskPyTorchForOthers) {
   EXPECT_FALSE(kernel_of(floats, at::zeros({3, 4}, at::kDouble)));
   EXPECT_FALSE(kernel_of(at::zeros({0, 4}), at::zeros({0, 4})));
   EXPECT_FALSE(kernel_of(at::zeros({64, 65}), at::zeros({64, 65})));
+  EXPECT_FALSE(kernel_of(at::zeros({4}).unfold(0, 2, 1), at::ones({3, 2}))); // elements have one place
+  EXPECT_FALSE(kernel_of(at::zeros({1}).expand({3}), at::ones({3})));
   for (const at::Tensor& other : {at::ones({4, 3}, at::kDouble).t(), at::ones({4, 3}).t()}) { // not as the types say
     const auto kernel = kernel_of(floats, at::zeros({3, 4}));
     ASSERT_TRUE(kernel);
