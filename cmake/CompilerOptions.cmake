@@ -28,6 +28,7 @@ if(LAZYPLUG_SANITIZE)
   # These see classes whose type information libtorch does not export, which the check of dynamic types needs.
   set_source_files_properties(lowering/lowering_context.cpp test/cpp/lowering/calls/test_batch_norm_kernel.cpp
     test/cpp/lowering/calls/test_convolution_kernel.cpp
+    test/cpp/lowering/nodes/test_copy_kernel.cpp
     test/cpp/lowering/calls/test_distance_kernel.cpp test/cpp/lowering/nodes/test_draw_kernel.cpp
     test/cpp/lowering/nodes/test_exact_kernels.cpp test/cpp/lowering/nodes/test_extreme_kernel.cpp
     test/cpp/lowering/calls/test_image_kernels.cpp test/cpp/lowering/calls/test_indexed_rows.cpp
