@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "kernels/parallel.h"
 #include "kernels/tile.h"
@@ -72,6 +74,7 @@ class Part {
   }
 
   void run(int64_t begin, int64_t end) {
+    begin_totals();
     for (size_t i = 0; i < space_.num_inputs(); ++i) {
       if (space_.input(i).kind == Kind::kWindow) {
         std::fill_n(tile_.own(i), tile_.size, T(0)); // what is computed of the other columns is thrown away
@@ -140,14 +143,12 @@ class Part {
     }
     kernels::run_tile(program_, assembly_, numbers_, n, tile_);
     for (size_t i = space_.num_inputs(); i < program_.num_memory; ++i) {
-      if (!memory_[i].data) {
-        continue;
-      }
-      if (memory_[i].total != Total::kNone) {
-        add_to_total(i, n);
-      } else if (!is_computed_in_place(i)) {
+      if (memory_[i].data && memory_[i].total == Total::kNone && !is_computed_in_place(i)) {
         store(i, makes_one_[i] ? n / row_length_ : n, place(i, first));
       }
+    }
+    for (auto& [slot, sum] : totals_) {
+      kernels::loops<T>().add_to_sum(sum, n, tile_.own(slot));
     }
   }
 
@@ -160,21 +161,18 @@ class Part {
     return memory_[slot].data && memory_[slot].dtype == program_.dtype && memory_[slot].total == Total::kNone;
   }
 
-  void add_to_total([[maybe_unused]] size_t slot, [[maybe_unused]] int64_t n) {
-    if constexpr (std::is_floating_point_v<T>) {
-      sums_.resize(program_.num_memory);
-      kernels::loops<T>().add_to_sum(sums_[slot], n, tile_.own(slot));
+  void begin_totals() {
+    for (size_t slot = space_.num_inputs(); slot < program_.num_memory; ++slot) {
+      if (memory_[slot].data && memory_[slot].total != Total::kNone) {
+        totals_.emplace_back(slot, RunningSum<T>());
+      }
     }
   }
   void finish_totals() {
-    if constexpr (std::is_floating_point_v<T>) {
-      for (size_t slot = 0; slot < sums_.size(); ++slot) {
-        if (memory_[slot].total != Total::kNone && memory_[slot].data) {
-          const T sum = kernels::loops<T>().finish_sum(sums_[slot]);
-          const bool is_mean = memory_[slot].total == Total::kMean;
-          *static_cast<T*>(memory_[slot].data) = is_mean ? sum / static_cast<T>(space_.num_elements()) : sum;
-        }
-      }
+    for (const auto& [slot, sum] : totals_) {
+      const T total = kernels::loops<T>().finish_sum(sum);
+      const bool is_mean = memory_[slot].total == Total::kMean;
+      *static_cast<T*>(memory_[slot].data) = is_mean ? total / static_cast<T>(space_.num_elements()) : total;
     }
   }
 
@@ -278,7 +276,7 @@ class Part {
   std::array<bool, kMaxSlots> makes_one_{}; // by slot: one element for each row
   bool is_direct_ = false;                  // one instruction, which has nothing to keep in the L1 cache
   Tile<T> tile_;
-  std::vector<RunningSum<T>> sums_; // by slot, if there are totals
+  std::vector<std::pair<size_t, RunningSum<T>>> totals_; // of these slots
 };
 
 template <typename T>

@@ -17,7 +17,7 @@ struct RunningSum {
   static constexpr int64_t kEndElements = int64_t{kRound} << 20;
 
   alignas(32) T levels[kLevels][kRound] = {};
-  alignas(32) T rest[kRound] = {}; // elements that make no whole round yet
+  alignas(32) T rest[kRound]; // the first are elements that make no whole round yet
   int64_t num_rest = 0;
   int64_t num_rounds = 0;
 };
