@@ -54,7 +54,7 @@ struct Loops {
   Store<T> stores[std::size(kMemoryDtypes)] = {}; // null: programs do not make this dtype in another one
   // Of a matrix without gaps, row by row, of more than one row and column.
   void (*sum_columns)(int64_t rows, int64_t columns, const T* from, T* out) = nullptr;
-  // All that has been added, at least RunningSum::kMinElements, as sum_columns adds up.
+  // All that has been added, at least RunningSum::kMinElements, as a row is added up.
   void (*add_to_sum)(RunningSum<T>& sum, int64_t n, const T* from) = nullptr;
   T (*finish_sum)(const RunningSum<T>& sum) = nullptr;
   // The norm of each row. Null: not for this dtype.
