@@ -154,6 +154,17 @@ bool PredictedCall::add_none() {
   return add(c10::IValue());
 }
 
+bool PredictedCall::add_bools(c10::ArrayRef<bool> values) {
+  const ArgBinding& binding = next();
+  if (binding.kind != ArgBinding::Kind::kConstant || !binding.constant.isBoolList()) {
+    return false;
+  }
+  const auto expected = binding.constant.toListRef();
+  return std::equal(values.begin(), values.end(), expected.begin(), expected.end(), [](bool a, const c10::IValue& b) {
+    return a == b.toBool();
+  });
+}
+
 bool PredictedCall::add(const at::Tensor& tensor, MatrixView view) {
   return next().kind == ArgBinding::Kind::kOperand && tensor.defined() && add_operand(tensor, view);
 }

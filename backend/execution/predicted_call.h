@@ -1,11 +1,14 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -76,6 +79,19 @@ class PredictedCall {
   bool add(at::OptionalIntArrayRef values) {
     return values ? add(*values) : add_none();
   }
+  bool add(at::OptionalSymIntArrayRef values) {
+    return values ? add(*values) : add_none();
+  }
+  template <size_t N>
+  bool add(const std::array<bool, N>& values) {
+    return add_bools(values);
+  }
+  bool add(const at::Generator& generator) {
+    return add(c10::IValue(generator));
+  }
+  bool add(const c10::List<std::optional<at::Tensor>>& tensors) {
+    return add(c10::IValue(tensors));
+  }
   // A view of a tensor, without making it. False, too, if there is no such view.
   bool add(const at::Tensor& tensor, MatrixView view);
   template <typename T>
@@ -98,6 +114,7 @@ class PredictedCall {
     return signature_.args[next_arg_++];
   }
   bool add_none();
+  bool add_bools(c10::ArrayRef<bool> values);
   bool is_device(c10::Device device) const;
   bool add_operand(const at::Tensor& tensor, std::optional<MatrixView> view = std::nullopt);
   bool add_operands(const c10::IValue& list, uint32_t count);

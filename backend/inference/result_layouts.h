@@ -19,7 +19,7 @@ void lay_out_as_cpu(
     bool knows_loops,
     c10::Stack* results);
 
-// The rules that the table of ops (backend/registration/op_table.cpp) refers to.
+// The rules that the table of ops (backend/registration/op_table.h) refers to.
 // Numbers are places among the call's tensors, unless they are said to be arguments.
 namespace layout_rules {
 

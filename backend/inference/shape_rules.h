@@ -5,7 +5,7 @@
 
 #include "backend/ops/op_table.h"
 
-// The shape rules that the table of ops (backend/registration/op_table.cpp) refers to.
+// The shape rules that the table of ops (backend/registration/op_table.h) refers to.
 namespace lazyplug::shape_rules {
 
 using Arguments = c10::ArrayRef<c10::IValue>;

@@ -39,7 +39,7 @@ at::Tensor convolution(
     op.handle().callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
     return std::move(stack.back()).toTensor();
   }
-  return fast_kernels::FastKernel<at::_ops::convolution>(
+  return fast_kernels::fast_kernel<at::_ops::convolution>(
       op)(input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   static const OpInfo& op = op_info("aten::copy_", "");
-  return fast_kernels::FastKernel<at::_ops::copy_>(op)(self, source, non_blocking);
+  return fast_kernels::fast_kernel<at::_ops::copy_>(op)(self, source, non_blocking);
 }
 
 bool covers_storage(const at::Tensor& tensor) {

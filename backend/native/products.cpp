@@ -12,7 +12,7 @@ namespace {
 
 template <typename Op>
 at::Tensor call(const OpInfo& op, const at::Tensor& self, const at::Tensor& other) {
-  return fast_kernels::FastKernel<Op>(op)(self, other);
+  return fast_kernels::fast_kernel<Op>(op)(self, other);
 }
 
 } // namespace

@@ -190,14 +190,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
   }
   using Op = at::_ops::_thnn_fused_lstm_cell;
   static const OpInfo& op = op_info(Op::name, Op::overload_name);
-  return fast_kernels::call_autograd<Op, std::tuple<at::Tensor, at::Tensor, at::Tensor>>(
-      op,
-      keys,
-      input_gates,
-      hidden_gates,
-      cx,
-      input_bias,
-      hidden_bias);
+  return fast_kernels::call_autograd(op, &Op::redispatch, keys, input_gates, hidden_gates, cx, input_bias, hidden_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(
@@ -248,14 +241,7 @@ std::tuple<at::Tensor, at::Tensor> differentiable_gru_cell(
   }
   using Op = at::_ops::_thnn_fused_gru_cell;
   static const OpInfo& op = op_info(Op::name, Op::overload_name);
-  return fast_kernels::call_autograd<Op, std::tuple<at::Tensor, at::Tensor>>(
-      op,
-      keys,
-      input_gates,
-      hidden_gates,
-      hx,
-      input_bias,
-      hidden_bias);
+  return fast_kernels::call_autograd(op, &Op::redispatch, keys, input_gates, hidden_gates, hx, input_bias, hidden_bias);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>

@@ -40,6 +40,15 @@ std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& li
   return result;
 }
 
+c10::List<std::optional<at::Tensor>> on_cpu(CpuTensors& tensors, const c10::List<std::optional<at::Tensor>>& list) {
+  c10::List<std::optional<at::Tensor>> result;
+  result.reserve(list.size());
+  for (const at::OptionalTensorRef& tensor : at::IOptTensorListRef(list)) {
+    result.push_back(tensor.has_value() ? std::make_optional(on_cpu(tensors, *tensor)) : std::nullopt);
+  }
+  return result;
+}
+
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other) {
   if (is_number(tensor) && tensor.is_cpu() && other.scalar_type() == at::kFloat && !is_number(other)) {
     if (const auto number = as_float(*tensor.unsafeGetTensorImpl())) {

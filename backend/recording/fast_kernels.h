@@ -25,9 +25,9 @@
 #include "device/runtime.h"
 #include "lowering/calls/light_calls.h"
 #include "lowering/calls/make_small_calls.h"
-#include "lowering/fusion/pointwise_ops.h"
+#include "lowering/execution/interpreter.h"
 
-// The unboxed kernels of ops that the table of ops (backend/registration/op_table.cpp) calls fast.
+// The unboxed kernels of ops that the table of ops (backend/registration/op_table.h) calls fast.
 namespace lazyplug::fast_kernels {
 
 // A tensor that says on which device a call is; null: there is none.
@@ -120,6 +120,12 @@ inline bool is_differentiated(const at::ITensorListRef& tensors) {
 inline bool is_differentiated(const at::TensorList& tensors) {
   return is_differentiated(at::ITensorListRef(tensors));
 }
+inline bool is_differentiated(const c10::List<std::optional<at::Tensor>>& tensors) {
+  const at::IOptTensorListRef elements(tensors); // borrowed
+  return std::any_of(elements.begin(), elements.end(), [](const at::OptionalTensorRef& tensor) {
+    return tensor.has_value() && is_differentiated(*tensor);
+  });
+}
 
 // Without the bits that say which device.
 inline uint64_t functionalities(c10::DispatchKeySet keys) {
@@ -142,8 +148,12 @@ bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
 // PyTorch's own autograd kernel of an op stands at all autograd keys that
 // nobody overrides, if the op has no composite kernel. It is called as the
 // dispatcher would have called it.
-template <typename Op, typename Result, typename... Args>
-Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args) {
+template <typename Result, typename... Params, typename... Args>
+Result call_autograd(
+    const OpInfo& op,
+    Result (*redispatch)(c10::DispatchKeySet, Params...),
+    c10::DispatchKeySet keys,
+    Args&&... args) {
   constexpr auto kAutograd = c10::DispatchKey::AutogradOther;
   if (keys.has(c10::DispatchKey::PythonDispatcher)) {
     // Redispatching would ask Python again, which would lead back here.
@@ -157,11 +167,8 @@ Result call_autograd(const OpInfo& op, c10::DispatchKeySet keys, Args&&... args)
     }
   }
   keys = keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(kAutograd);
-  return Op::redispatch(keys, std::forward<Args>(args)...);
+  return redispatch(keys, std::forward<Args>(args)...);
 }
-
-template <typename Op>
-constexpr bool kConvertsNumbers = converts_numbers(Op::name, Op::overload_name);
 
 template <typename T>
 const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
@@ -170,42 +177,114 @@ const T& on_cpu(CpuTensors& /*unused*/, const T& argument) {
 at::Tensor on_cpu(CpuTensors& tensors, const at::Tensor& tensor);
 std::optional<at::Tensor> on_cpu(CpuTensors& tensors, const std::optional<at::Tensor>& tensor);
 std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::ITensorListRef& list);
+c10::List<std::optional<at::Tensor>> on_cpu(CpuTensors& tensors, const c10::List<std::optional<at::Tensor>>& list);
 inline std::vector<at::Tensor> on_cpu(CpuTensors& tensors, const at::TensorList& list) {
   return on_cpu(tensors, at::ITensorListRef(list));
 }
 // A number next to `other` may become one that saves the kernel a conversion.
 at::Tensor number_on_cpu(CpuTensors& tensors, const at::Tensor& tensor, const at::Tensor& other);
 
-template <typename Op, typename... Args>
-auto all_on_cpu(CpuTensors& tensors, const Args&... args) {
+// How calls of an op run at once.
+struct AtOnce {
+  const SmallCalls* small_calls; // null: it has none
+  bool draws_seed;
+  bool may_have_kernel_of_ours;
+};
+
+// The answer is known only when all ops are.
+template <typename Op>
+const AtOnce& at_once(const OpInfo& op) {
+  static const AtOnce known{make_small_calls(op).release(), op.random(), may_have_kernel_of_ours(op)};
+  return known;
+}
+
+// An op, and what its kernels need to know of it. Ops of one schema share the code of their kernels.
+template <typename Schema>
+struct FastOp;
+template <typename Result, typename... Args>
+struct FastOp<Result(Args...)> {
+  const OpInfo& op;
+  Result (*call)(Args...);
+  Result (*redispatch)(c10::DispatchKeySet, Args...);
+  const AtOnce& (*at_once)(const OpInfo&);
+  bool converts_numbers; // that are among its operands
+};
+
+// Lives for ever.
+template <typename Op>
+const FastOp<typename Op::schema>& fast_op(const OpInfo& op) {
+  static const FastOp<typename Op::schema> fast{
+      op,
+      &Op::call,
+      &Op::redispatch,
+      &at_once<Op>,
+      converts_numbers(Op::name, Op::overload_name)};
+  return fast;
+}
+
+template <typename... Args>
+auto all_on_cpu(CpuTensors& tensors, bool /*converts_numbers*/, const Args&... args) {
   return std::tuple{on_cpu(tensors, args)...}; // in this order
 }
 
-template <typename Op, typename... Args>
-  requires kConvertsNumbers<Op>
-auto all_on_cpu(CpuTensors& tensors, const at::Tensor& self, const at::Tensor& other, const Args&... args) {
-  return std::tuple{number_on_cpu(tensors, self, other), number_on_cpu(tensors, other, self), args...};
+template <typename... Args>
+auto all_on_cpu(
+    CpuTensors& tensors,
+    bool converts_numbers,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const Args&... args) {
+  const auto operand = [&](const at::Tensor& tensor, const at::Tensor& beside) {
+    return converts_numbers ? number_on_cpu(tensors, tensor, beside) : on_cpu(tensors, tensor);
+  };
+  return std::tuple{operand(self, other), operand(other, self), on_cpu(tensors, args)...};
 }
 
-// Null: the op has none.
-template <typename Op>
-const SmallCalls* small_calls_of(const OpInfo& op) {
-  static const SmallCalls* const calls = make_small_calls(op).release();
-  return calls;
+// The call on CPU tensors, as a graph of it alone would compute it.
+template <typename Result, typename... Params, typename... Args>
+Result run_on_cpu(const FastOp<Result(Params...)>& fast, const std::tuple<Args...>& args) {
+  if (!fast.at_once(fast.op).may_have_kernel_of_ours) {
+    return std::apply(fast.call, args);
+  }
+  c10::Stack stack;
+  std::apply([&](const auto&... each) { torch::jit::push(stack, each...); }, args);
+  run_call(fast.op, stack);
+  if constexpr (std::is_lvalue_reference_v<Result>) {
+    return std::get<0>(args); // which is written
+  } else {
+    return unbox<Result>(std::move(stack));
+  }
 }
 
-// The call by PyTorch's kernel. `arguments` are the same as `args`.
-template <typename Op, typename Result, typename... Args>
-Result
-run_on_cpu_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
+// `arguments` are the same as `args`.
+template <typename Result, typename... Params, typename... Args>
+Result run_unboxed_at_once(
+    const FastOp<Result(Params...)>& fast,
+    const Known& known,
+    c10::ArrayRef<c10::IValue> arguments,
+    const Args&... args) {
+  const AtOnce& ways = fast.at_once(fast.op);
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    if (ways.small_calls) {
+      at::Tensor result = run_small_at_once(fast.op, *ways.small_calls, known.device, known.run_now, arguments);
+      if (result.defined()) {
+        return result;
+      }
+    }
+  }
+  if (ways.draws_seed) {
+    c10::Stack stack(arguments.begin(), arguments.end());
+    run_at_once(fast.op, &stack, known.run_now);
+    return unbox<Result>(std::move(stack));
+  }
   Result result;
   const auto to_lazy = [](CpuTensors& tensors, at::Tensor& tensor) { tensor = tensors.to_lazy(std::move(tensor)); };
-  run_at_once(op, known.device, known.run_now, [&](CpuTensors& tensors) {
-    const auto cpu_args = all_on_cpu<Op>(tensors, args...);
+  run_at_once(fast.op, known.device, known.run_now, [&](CpuTensors& tensors) {
+    const auto cpu_args = all_on_cpu(tensors, fast.converts_numbers, args...);
     {
-      const CpuKernelScope scope(op, known.device);
-      const ThreadsOfCall threads(op, arguments);
-      result = std::apply(Op::call, cpu_args);
+      const CpuKernelScope scope(fast.op, known.device);
+      const ThreadsOfCall threads(fast.op, arguments);
+      result = run_on_cpu(fast, cpu_args);
     }
     if constexpr (std::is_same_v<Result, at::Tensor>) {
       to_lazy(tensors, result);
@@ -216,146 +295,149 @@ run_on_cpu_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IVal
   return result;
 }
 
-template <typename Op, typename Result, typename... Args>
-Result
-run_unboxed_at_once(const OpInfo& op, const Known& known, c10::ArrayRef<c10::IValue> arguments, const Args&... args) {
-  static const bool may_be_function = is_function(op);
-  if constexpr (std::is_same_v<Result, at::Tensor>) {
-    if (const SmallCalls* small_calls = small_calls_of<Op>(op)) {
-      if (auto result = run_small_at_once(op, *small_calls, known.device, known.run_now, arguments); result.defined()) {
-        return result;
-      }
-    }
+// The same for an op that writes its first argument.
+template <typename Schema, typename... Args>
+void run_inplace_at_once(
+    const FastOp<Schema>& fast,
+    const Known& known,
+    c10::ArrayRef<c10::IValue> arguments,
+    const at::Tensor& self,
+    const Args&... args) {
+  const AtOnce& ways = fast.at_once(fast.op);
+  if (ways.small_calls &&
+      run_small_at_once(fast.op, *ways.small_calls, known.device, known.run_now, arguments).defined()) {
+    return;
   }
-  if (may_be_function && computes_functions()) {
+  if (ways.draws_seed) {
     c10::Stack stack(arguments.begin(), arguments.end());
-    run_at_once(op, &stack, known.run_now);
-    return unbox<Result>(std::move(stack));
+    return run_at_once(fast.op, &stack, known.run_now);
   }
-  return run_on_cpu_at_once<Op, Result>(op, known, arguments, args...);
+  run_writing_at_once(fast.op, known.device, known.run_now, [&](CpuTensors& tensors) {
+    at::Tensor cpu_self = tensors.borrowed_to_cpu(self, /*written=*/true);
+    const auto cpu_args = all_on_cpu(tensors, /*converts_numbers=*/false, args...);
+    const CpuKernelScope scope(fast.op, known.device);
+    const ThreadsOfCall threads(fast.op, arguments);
+    run_on_cpu(fast, std::tuple_cat(std::tie(cpu_self), cpu_args));
+  });
 }
 
 // A call that is not predicted, but known.
-template <typename Op, typename Result, typename... Args>
-std::optional<Result> call_remembered(const OpInfo& op, const Args&... args) {
+template <typename Result, typename... Params, typename... Args>
+std::optional<Result> call_remembered(const FastOp<Result(Params...)>& fast, const Args&... args) {
   const BorrowedArguments arguments(args...);
-  auto known = record_known(op, arguments);
+  auto known = record_known(fast.op, arguments);
   if (!known) {
     return std::nullopt;
   }
-  return known->run_now ? run_unboxed_at_once<Op, Result>(op, *known, arguments, args...)
+  return known->run_now ? run_unboxed_at_once(fast, *known, arguments, args...)
                         : results_of<Result>(std::move(known->recorded));
 }
 
 // The call as the device makes it, if no kernel has to be asked about it. For ops
 // that return new tensors.
-template <typename Op, typename Result, typename... Args>
-std::optional<Result> call_known(const OpInfo& op, const Args&... args) {
-  if (auto predicted = predict_unboxed(op, args...)) {
+template <typename Result, typename... Params, typename... Args>
+std::optional<Result> call_known(const FastOp<Result(Params...)>& fast, const Args&... args) {
+  if (auto predicted = predict_unboxed(fast.op, args...)) {
     return results_of<Result>(std::move(*predicted));
   }
-  return call_remembered<Op, Result>(op, args...);
+  return call_remembered(fast, args...);
 }
 
 // The same for ops that write and return their first argument. Says whether the
 // call was made.
-template <typename Op, typename... Args>
-bool call_known_inplace(const OpInfo& op, const at::Tensor& self, const Args&... args) {
-  if (predict_unboxed(op, self, args...)) {
+template <typename Schema, typename... Args>
+bool call_known_inplace(const FastOp<Schema>& fast, const at::Tensor& self, const Args&... args) {
+  if (predict_unboxed(fast.op, self, args...)) {
     return true;
   }
   const BorrowedArguments arguments(self, args...);
-  const auto known = record_known(op, arguments);
+  const auto known = record_known(fast.op, arguments);
   if (known && known->run_now) {
-    const SmallCalls* small_calls = small_calls_of<Op>(op);
-    if (!small_calls || !run_small_at_once(op, *small_calls, known->device, known->run_now, arguments).defined()) {
-      run_writing_at_once(op, known->device, known->run_now, [&](CpuTensors& tensors) {
-        at::Tensor cpu_self = tensors.borrowed_to_cpu(self, /*written=*/true);
-        const auto cpu_args = all_on_cpu<Op>(tensors, args...);
-        const CpuKernelScope scope(op, known->device);
-        const ThreadsOfCall threads(op, arguments);
-        std::apply([&](const auto&... each) { Op::call(cpu_self, each...); }, cpu_args);
-      });
-    }
+    run_inplace_at_once(fast, *known, arguments, self, args...);
   }
   return known.has_value();
 }
 
+template <typename Schema>
 class KernelOf : public c10::OperatorKernel {
  public:
-  explicit KernelOf(const OpInfo& op) : op_(op) {}
+  explicit KernelOf(const FastOp<Schema>& fast) : fast_(fast) {}
 
  protected:
-  const OpInfo& op_;
+  const OpInfo& op() const {
+    return fast_.op;
+  }
+
+  const FastOp<Schema>& fast_;
 };
 
 // Two kernels for each op: the device's, and one in front of autograd's, which
 // costs as much as all the rest and seldom has anything to do. For ops that
 // return new tensors, or their first argument.
-template <typename Op, typename Schema = typename Op::schema>
+template <typename Schema>
 class FastKernel;
-template <typename Op, typename Schema = typename Op::schema>
+template <typename Schema>
 class FastAutogradKernel;
 
-template <typename Op, typename Result, typename... Args>
-class FastKernel<Op, Result(Args...)> final : public KernelOf {
+template <typename Result, typename... Args>
+class FastKernel<Result(Args...)> final : public KernelOf<Result(Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<Result(Args...)>::KernelOf;
   Result operator()(Args... args) const {
-    if (auto result = call_known<Op, Result>(op_, args...)) {
+    if (auto result = call_known(this->fast_, args...)) {
       return std::move(*result);
     }
-    return unbox<Result>(trace_unpredicted_boxed(op_, args...));
+    return unbox<Result>(trace_unpredicted_boxed(this->op(), args...));
   }
 };
 
-template <typename Op, typename Result, typename... Args>
-class FastAutogradKernel<Op, Result(Args...)> final : public KernelOf {
+template <typename Result, typename... Args>
+class FastAutogradKernel<Result(Args...)> final : public KernelOf<Result(Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<Result(Args...)>::KernelOf;
   Result operator()(c10::DispatchKeySet keys, Args... args) const {
     if (is_plain(keys, args...)) {
-      if (auto result = call_known<Op, Result>(op_, args...)) {
+      if (auto result = call_known(this->fast_, args...)) {
         return std::move(*result);
       }
     }
-    return call_autograd<Op, Result>(op_, keys, args...);
+    return call_autograd(this->op(), this->fast_.redispatch, keys, args...);
   }
 };
 
 // In front of a native kernel, which torch.jit.trace() may have to see at work.
-template <typename Op, typename Schema = typename Op::schema>
+template <typename Schema>
 class KernelInFront;
 
-template <typename Op, typename Result, typename... Args>
-class KernelInFront<Op, Result(Args...)> final : public KernelOf {
+template <typename Result, typename... Args>
+class KernelInFront<Result(Args...)> final : public KernelOf<Result(Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<Result(Args...)>::KernelOf;
   Result operator()(c10::DispatchKeySet keys, Args... args) const {
-    return at::tracer::impl::is_dispatch_enabled() ? call_autograd<Op, Result>(op_, keys, args...)
-                                                   : FastAutogradKernel<Op>(op_)(keys, args...);
+    return at::tracer::impl::is_dispatch_enabled() ? call_autograd(this->op(), this->fast_.redispatch, keys, args...)
+                                                   : FastAutogradKernel<Result(Args...)>(this->fast_)(keys, args...);
   }
 };
 
-template <typename Op, typename... Args>
-class FastKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
+template <typename... Args>
+class FastKernel<at::Tensor&(at::Tensor&, Args...)> final : public KernelOf<at::Tensor&(at::Tensor&, Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<at::Tensor&(at::Tensor&, Args...)>::KernelOf;
   at::Tensor& operator()(at::Tensor& self, Args... args) const {
-    if (!call_known_inplace<Op>(op_, self, args...)) {
-      trace_unpredicted_boxed(op_, self, args...);
+    if (!call_known_inplace(this->fast_, self, args...)) {
+      trace_unpredicted_boxed(this->op(), self, args...);
     }
     return self;
   }
 };
 
-template <typename Op, typename... Args>
-class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public KernelOf {
+template <typename... Args>
+class FastAutogradKernel<at::Tensor&(at::Tensor&, Args...)> final : public KernelOf<at::Tensor&(at::Tensor&, Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<at::Tensor&(at::Tensor&, Args...)>::KernelOf;
   at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
-    if (!is_plain(keys, self, args...) || !call_known_inplace<Op>(op_, self, args...)) {
-      return call_autograd<Op, at::Tensor&>(op_, keys, self, args...);
+    if (!is_plain(keys, self, args...) || !call_known_inplace(this->fast_, self, args...)) {
+      return call_autograd(this->op(), this->fast_.redispatch, keys, self, args...);
     }
     if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
       self.unsafeGetTensorImpl()->bump_version();
@@ -364,8 +446,14 @@ class FastAutogradKernel<Op, at::Tensor&(at::Tensor&, Args...)> final : public K
   }
 };
 
+// The device's kernel of an op, for native ones that end in it.
+template <typename Op>
+FastKernel<typename Op::schema> fast_kernel(const OpInfo& op) {
+  return FastKernel<typename Op::schema>(fast_op<Op>(op));
+}
+
 // Of an op without tensors among its arguments that makes one on the device.
-template <typename Op, typename Schema = typename Op::schema>
+template <typename Schema>
 class FactoryKernel;
 
 inline std::optional<at::Device> on_cpu_device(const std::optional<at::Device>& /*ours*/) {
@@ -382,30 +470,31 @@ inline void find_device(std::optional<at::Device>& found, const std::optional<at
 template <typename T>
 void find_device(std::optional<at::Device>& /*found*/, const T& /*no device*/) {}
 
-template <typename Op, typename... Args>
-class FactoryKernel<Op, at::Tensor(Args...)> final : public KernelOf {
+template <typename... Args>
+class FactoryKernel<at::Tensor(Args...)> final : public KernelOf<at::Tensor(Args...)> {
  public:
-  using KernelOf::KernelOf;
+  using KernelOf<at::Tensor(Args...)>::KernelOf;
   at::Tensor operator()(Args... args) const {
+    const OpInfo& op = this->op();
     std::optional<at::Device> device;
     (find_device(device, args), ...);
     const c10::DeviceIndex index = resolve_device_index(device && device->has_index() ? device->index() : -1);
     const auto read = [&](PredictedCall& call) { return (call.add(args) && ...); };
-    if (auto predicted = predict(op_, index, read)) {
+    if (auto predicted = predict(op, index, read)) {
       return results_of<at::Tensor>(std::move(*predicted));
     }
-    if (runs_steps_at_once() && !is_fallback_forced(op_)) {
+    if (runs_steps_at_once() && !is_fallback_forced(op)) {
       at::Tensor result;
-      run_at_once(op_, index, kReadsOften, [&](CpuTensors& tensors) {
+      run_at_once(op, index, kReadsOften, [&](CpuTensors& tensors) {
         {
-          const CpuKernelScope scope(op_, index);
-          result = Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), on_cpu_device(args)...);
+          const CpuKernelScope scope(op, index);
+          result = this->fast_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), on_cpu_device(args)...);
         }
         result = tensors.to_lazy(std::move(result));
       });
       return result;
     }
-    return unbox<at::Tensor>(trace_unpredicted_boxed(op_, args...));
+    return unbox<at::Tensor>(trace_unpredicted_boxed(op, args...));
   }
 };
 
@@ -428,7 +517,7 @@ template <typename Op>
 FastPath fast_in_front() {
   static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
   return {Op::name, Op::overload_name, nullptr, [](const OpInfo& op) {
-            return torch::CppFunction(fast_kernels::KernelInFront<Op>(op));
+            return torch::CppFunction(fast_kernels::KernelInFront<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
           }};
 }
 
@@ -438,7 +527,9 @@ FastPath fast_factory() {
   return {
       Op::name,
       Op::overload_name,
-      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FactoryKernel<Op>(op)); },
+      [](const OpInfo& op) {
+        return torch::CppFunction(fast_kernels::FactoryKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
+      },
       nullptr};
 }
 
@@ -449,8 +540,12 @@ FastPath fast() {
   return {
       Op::name,
       Op::overload_name,
-      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FastKernel<Op>(op)); },
-      [](const OpInfo& op) { return torch::CppFunction(fast_kernels::FastAutogradKernel<Op>(op)); }};
+      [](const OpInfo& op) {
+        return torch::CppFunction(fast_kernels::FastKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
+      },
+      [](const OpInfo& op) {
+        return torch::CppFunction(fast_kernels::FastAutogradKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
+      }};
 }
 
 } // namespace lazyplug

@@ -311,7 +311,8 @@ predict(const OpInfo& op, c10::DeviceIndex device, c10::function_ref<bool(Predic
 }
 
 std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
-  if (is_fallback_forced(op)) {
+  // What depends on data is seldom known, and would be read twice.
+  if (is_fallback_forced(op) || op.shape_may_depend_on_data()) {
     return std::nullopt;
   }
   const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;

@@ -9,12 +9,14 @@
 #include "common/running_op.h"
 #include "lowering/calls/function_kernel.h"
 #include "lowering/calls/light_calls.h"
+#include "lowering/calls/norm_gradient_kernel.h"
 #include "lowering/calls/random_fill.h"
 #include "lowering/calls/runtime_ops.h"
 #include "lowering/execution/call_errors.h"
 #include "lowering/execution/execution_guard.h"
 #include "lowering/execution/reproducer.h"
 #include "lowering/execution/warnings.h"
+#include "lowering/fusion/pointwise_ops.h"
 #include "lowering/ir/dump.h"
 #include "lowering/nodes/exact_kernels.h"
 
@@ -390,6 +392,10 @@ void run_call(const OpInfo& op, c10::Stack& stack) {
   if (!fill_randomly(op, stack) && !run_function(op, stack) && !run_exact_kernel(op, stack)) {
     op.call(stack);
   }
+}
+
+bool may_have_kernel_of_ours(const OpInfo& op) {
+  return random_fill_symbol(op) || is_function(op) || is_norm_gradient(op) || has_exact_kernel(op);
 }
 
 ComputationPtr make_interpreter(const Trace& trace, c10::ArrayRef<Value> roots) {

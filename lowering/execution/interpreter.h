@@ -7,6 +7,8 @@ namespace lazyplug {
 // Computes a call on CPU tensors, as a graph of this call alone would: takes the arguments from the stack, and leaves
 // the results.
 void run_call(const OpInfo& op, c10::Stack& stack);
+// False: that is nothing but to call PyTorch's kernel.
+bool may_have_kernel_of_ours(const OpInfo& op);
 
 // What `roots` depend on, to be run call by call as it was recorded: with the bits, the errors and the layouts of the
 // compiled graph, in about the time that eager PyTorch takes, and without what it takes to compile. For what is not

@@ -43,7 +43,7 @@ enum class FusionClass : uint8_t {
 };
 
 // Facts about an op that its schema does not tell. They stand in the table in
-// backend/registration/op_table.cpp, each with its reason.
+// backend/registration/op_table.h, each with its reason.
 struct OpTraits {
   // Scalars decide the output's shape, so they are constants.
   bool scalars_are_constants = false;

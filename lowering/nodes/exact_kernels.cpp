@@ -35,6 +35,10 @@ ExactKernel find(const OpInfo& op) {
 
 } // namespace
 
+bool has_exact_kernel(const OpInfo& op) {
+  return find(op) != nullptr;
+}
+
 bool run_exact_kernel(const OpInfo& op, c10::Stack& stack) {
   const ExactKernel run = find(op);
   return run && run(op, stack, /*reads_last=*/true);

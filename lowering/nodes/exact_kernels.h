@@ -15,6 +15,7 @@ namespace lazyplug {
 // refuses, it leaves on the stack, and returns false. Unless `reads_last`, the last result may be undefined.
 using ExactKernel = bool (*)(const OpInfo& op, c10::Stack& stack, bool reads_last);
 
+bool has_exact_kernel(const OpInfo& op);
 // Computes a call that is not part of a graph, if its op has such a kernel.
 bool run_exact_kernel(const OpInfo& op, c10::Stack& stack);
 
