@@ -71,6 +71,19 @@ bool index_cpu_tensor(const OpInfo& op, c10::Stack* stack) {
   return true;
 }
 
+// Whether indices are on the CPU, or index a tensor that is.
+bool is_indexed_elsewhere(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto is_there = [](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
+  };
+  if (op.cpu_indices() < 0) {
+    return false;
+  }
+  const c10::IValue& indices = arguments[op.cpu_indices()];
+  const auto elements = indices.isList() ? indices.toListRef() : c10::ArrayRef<c10::IValue>(indices);
+  return is_there(arguments[0]) || std::any_of(elements.begin(), elements.end(), is_there);
+}
+
 std::optional<c10::Device> lazy_device(const OpInfo& op, const c10::Stack& stack) {
   for (const c10::IValue& value : torch::jit::last(stack, op.num_args())) {
     if (value.isTensor() && is_lazy(value.toTensor())) {
@@ -312,7 +325,7 @@ predict(const OpInfo& op, c10::DeviceIndex device, c10::function_ref<bool(Predic
 
 std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
   // What depends on data is seldom known, and would be read twice.
-  if (is_fallback_forced(op) || op.shape_may_depend_on_data()) {
+  if (is_fallback_forced(op) || op.shape_may_depend_on_data() || is_indexed_elsewhere(op, arguments)) {
     return std::nullopt;
   }
   const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;

@@ -289,6 +289,34 @@ def test_at_once_functions_have_the_bits_of_graphs(functions):
 
 
 @pytest.mark.own_schedule("counts what runs at once")
+def test_kernels_of_networks_have_the_bits_of_graphs():
+    def compute():
+        torch.manual_seed(0)
+        images = torch.randn(2, 3, 8, 8).to(DEVICE)
+        weight = torch.randn(4, 3, 3, 3).to(DEVICE).requires_grad_()
+        scale, index = torch.rand(4).to(DEVICE), torch.tensor([3, 0, 3]).to(DEVICE)
+        y = F.conv2d(images, weight, padding=1)
+        (gradient,) = torch.autograd.grad(y.square().sum(), weight)
+        y = y.detach()
+        means, variances = torch.zeros(4).to(DEVICE), torch.ones(4).to(DEVICE)
+        results = [y, gradient, F.max_pool2d(y, 2), F.avg_pool2d(y, 2), F.interpolate(y, scale_factor=2)]
+        results += [F.batch_norm(y, means, variances, scale, scale, training=True), means, variances]
+        results += [F.layer_norm(y, (8,), y[0, 0, 0], y[0, 0, 1]), torch.cdist(y[0, 0], y[0, 1])]
+        rows = y.view(8, 64)
+        results += [rows[index], rows[:, index], rows[None, index], rows.clone().index_put_((index,), rows[:3] * 2)]
+        return [(result.cpu(), result.stride()) for result in results]
+
+    recorded = compute()
+    before = ran_at_once()
+    with config.changed({"run_at_once": "always"}):
+        at_once = compute()
+    assert ran_at_once() - before > 12
+    for (wanted, strides), (got, same_strides) in zip(recorded, at_once, strict=True):
+        assert torch.equal(wanted, got)
+        assert strides == same_strides
+
+
+@pytest.mark.own_schedule("counts what runs at once")
 def test_at_once_errors_are_raised_at_the_line(functions, at_once):
     x = torch.ones(3, device=DEVICE)
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):

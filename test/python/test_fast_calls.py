@@ -69,6 +69,34 @@ def test_products_of_vectors():
     as_on_cpu(lambda x: (x[0] @ x[1], torch.vdot(x[0], x[1])))
 
 
+def test_lists_of_indices():
+    """With and without gaps; other indices, or none, are other calls."""
+
+    def index(x):
+        i, j = torch.tensor([1, 0], device=x.device), torch.tensor([2, 2], device=x.device)
+        written = x.clone()
+        written[i, j] = 7.0
+        return x[i], x[:, j], x[i, j], x[None, i], x[i][:, None, j], written
+
+    as_on_cpu(index)
+
+
+def test_masks_of_results():
+    """Which gradients are asked for is a list of bools."""
+
+    def gradients(x, *wanted):
+        x, weight, bias = (tensor.detach().requires_grad_() for tensor in (x, x[0], x[1]))
+        y = torch.nn.functional.layer_norm(x, (3,), weight, bias)
+        return torch.autograd.grad(y.square().sum(), [(x, weight, bias)[i] for i in wanted])
+
+    for _ in range(REPETITIONS):
+        for wanted in ((0, 1, 2), (0,), (1, 2), (0, 1, 2)):
+            x = torch.arange(1.0, 7.0).view(2, 3).square()
+            actual, expected = gradients(x.to(DEVICE), *wanted), gradients(x, *wanted)
+            for a, b in zip(actual, expected, strict=True):
+                torch.testing.assert_close(a.cpu(), b)
+
+
 WHOLE = {
     "add": lambda x: x + x,
     "sub": lambda x: x - x,

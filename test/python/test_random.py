@@ -332,6 +332,39 @@ def test_numbers_of_calls_that_run_at_once_are_those_of_recorded_ones(setting):
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts what runs at once")
+def test_what_is_drawn_at_once_is_what_is_recorded(setting):
+    from torch_lazyplug import metrics
+
+    def draw(generator):
+        x, p = torch.zeros(3, 40, device=DEVICE), torch.full((40,), 0.3, device=DEVICE)
+        yield x.normal_(1, 2, generator=generator).clone()
+        yield x.uniform_(-1, 1, generator=generator).clone()
+        yield x.random_(5, generator=generator).clone()
+        yield x.random_(2, 9, generator=generator).clone()
+        yield x.bernoulli_(0.4, generator=generator).clone()
+        yield x.bernoulli_(p, generator=generator).clone()
+        yield x.exponential_(0.5, generator=generator).clone()
+        yield torch.bernoulli(p, generator=generator)
+        yield torch.multinomial(p, 7, generator=generator)
+        yield torch.normal(p, p, generator=generator)
+        yield torch.normal(p, 2.0, generator=generator)
+        yield torch.poisson(p, generator=generator)
+
+    def several():
+        torch.manual_seed(7)
+        generator = torch.Generator(DEVICE).manual_seed(8)
+        return [x.cpu() for _ in range(3) for given in (None, generator) for x in draw(given)]
+
+    expected = several()
+    setting("run_at_once", "always")
+    before = metrics.counter_value("RunAtOnce") or 0
+    actual = several()
+    assert metrics.counter_value("RunAtOnce") >= before + len(expected)
+    assert all(map(torch.equal, actual, expected))
+
+
+@pytest.mark.lazy_only
 @pytest.mark.own_schedule("counts graphs")
 def test_a_graph_that_is_run_again_draws_anew():
     def step():

@@ -19,8 +19,7 @@ class FastKernelsTest : public BackendTest {
 };
 
 // fast<Op>() asserts the same: the gradients of these would be lost.
-TEST_F(FastKernelsTest, OpsOnListsOfOptionalTensorsMayNotBeFast) {
-  EXPECT_FALSE((kMayBeFast<at::_ops::index_Tensor::schema>));
+TEST_F(FastKernelsTest, OptionalListsOfTensorsMayNotBeFast) {
   EXPECT_FALSE((kMayBeFast<at::Tensor(const at::Tensor&, std::optional<at::TensorList>)>));
 }
 
@@ -31,6 +30,7 @@ TEST_F(FastKernelsTest, OpsOnTensorsListsOfThemAndOptionalOnesMay) {
   EXPECT_TRUE((kMayBeFast<at::_ops::add__Tensor::schema>));
   EXPECT_TRUE((kMayBeFast<at::_ops::convolution::schema>));
   EXPECT_TRUE((kMayBeFast<at::_ops::native_layer_norm::schema>));
+  EXPECT_TRUE((kMayBeFast<at::_ops::index_Tensor::schema>));
 }
 
 TEST_F(FastKernelsTest, OptionalTensorsAreLookedAt) {
@@ -39,6 +39,14 @@ TEST_F(FastKernelsTest, OptionalTensorsAreLookedAt) {
   EXPECT_FALSE(is_differentiated(std::optional<at::Tensor>(at::Tensor())));
   EXPECT_FALSE(is_differentiated(std::make_optional(plain)));
   EXPECT_TRUE(is_differentiated(std::make_optional(differentiated())));
+}
+
+TEST_F(FastKernelsTest, OptionalTensorsOfListsAreLookedAt) {
+  const auto list = [](const at::Tensor& tensor) {
+    return c10::List<std::optional<at::Tensor>>({std::nullopt, at::Tensor(), tensor});
+  };
+  EXPECT_FALSE(is_differentiated(list(to_lazy(iota({3})))));
+  EXPECT_TRUE(is_differentiated(list(differentiated())));
 }
 
 TEST_F(FastKernelsTest, TensorsOfListsAreLookedAt) {
