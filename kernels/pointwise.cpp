@@ -16,11 +16,6 @@ namespace {
 
 using Kind = PointwiseSpace::Kind;
 
-// Its place among kMemoryDtypes.
-size_t memory_dtype(c10::ScalarType dtype) {
-  return std::find(std::begin(kMemoryDtypes), std::end(kMemoryDtypes), dtype) - std::begin(kMemoryDtypes);
-}
-
 // Dimensions that matter, by the strides of the outputs: from the innermost.
 c10::DimVector dims_by_stride(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   c10::DimVector dims;

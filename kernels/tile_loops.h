@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 
 #include "kernels/batch_norm.h"
@@ -34,6 +35,11 @@ constexpr c10::ScalarType kMemoryDtypes[] = {
     c10::ScalarType::Double,
     c10::ScalarType::Half,
     c10::ScalarType::BFloat16};
+
+// Its place among kMemoryDtypes; their number, if it is none.
+inline size_t memory_dtype(c10::ScalarType dtype) {
+  return std::find(std::begin(kMemoryDtypes), std::end(kMemoryDtypes), dtype) - std::begin(kMemoryDtypes);
+}
 
 // Reads n elements of a dtype, `stride` apart, and casts them as the CPU does.
 template <typename T>

@@ -1,6 +1,5 @@
 #include "lowering/calls/small_pointwise.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
@@ -9,7 +8,9 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 
+#include "kernels/tile_loops.h"
 #include "lowering/calls/program_numbers.h"
 #include "lowering/calls/small_spread.h"
 #include "lowering/fusion/pointwise_ops.h"
@@ -412,11 +413,21 @@ class SmallPointwise final : public SmallCalls {
   // Numbers, 0 and 1, become truths.
   static at::Tensor truths_of(const at::Tensor& numbers) {
     at::Tensor truths = at::detail::empty_strided_cpu(numbers.sizes(), numbers.strides(), at::kBool);
-    bool* to = truths.mutable_data_ptr<bool>();
     const auto convert = [&](const auto* from) {
-      std::transform(from, from + numbers.numel(), to, [](auto number) { return number != 0; });
+      using T = std::remove_cvref_t<decltype(*from)>;
+      const auto store = kernels::loops<T>().stores[kernels::memory_dtype(at::kBool)];
+      store(numbers.numel(), truths.mutable_data_ptr<bool>(), from);
     };
-    AT_DISPATCH_ALL_TYPES(numbers.scalar_type(), "truths", [&] { convert(numbers.const_data_ptr<scalar_t>()); });
+    switch (numbers.scalar_type()) {
+      case at::kFloat:
+        convert(numbers.const_data_ptr<float>());
+        break;
+      case at::kDouble:
+        convert(numbers.const_data_ptr<double>());
+        break;
+      default:
+        convert(numbers.const_data_ptr<int64_t>());
+    }
     return truths;
   }
 

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <type_traits>
 #include <vector>
+
+#include "kernels/tile_loops.h"
 
 namespace lazyplug {
 namespace {
@@ -99,49 +102,33 @@ class Runs {
   c10::DimVector strides_;
 };
 
-template <typename From, typename T>
-void gather(const Runs& runs, const void* from, T* to) {
-  const auto* elements = static_cast<const From*>(from);
+// Elements of that dtype, as T.
+template <typename T>
+void gather(c10::ScalarType dtype, const Runs& runs, const void* from, T* to) {
+  const auto load = kernels::loops<T>().loads[kernels::memory_dtype(dtype)];
+  const auto size = static_cast<int64_t>(c10::elementSize(dtype));
   runs.visit([&](int64_t place, int64_t n, int64_t stride) {
+    const auto* first = static_cast<const char*>(from) + place * size;
     if (stride == 0) {
-      std::fill_n(to, n, static_cast<T>(elements[place]));
-    } else if (stride == 1) {
-      std::copy_n(elements + place, n, to);
+      load(1, to, first, 1);
+      std::fill_n(to + 1, n - 1, *to);
     } else {
-      for (int64_t i = 0; i < n; ++i) {
-        to[i] = static_cast<T>(elements[place + i * stride]);
-      }
+      load(n, to, first, stride);
     }
     to += n;
   });
-}
-
-// Elements of that dtype.
-template <typename T>
-void gather(c10::ScalarType dtype, const Runs& runs, const void* from, T* to) {
-  switch (dtype) {
-    case at::kBool:
-      return gather<bool>(runs, from, to);
-    case at::kByte:
-      return gather<uint8_t>(runs, from, to);
-    case at::kInt:
-      return gather<int32_t>(runs, from, to);
-    case at::kLong:
-      return gather<int64_t>(runs, from, to);
-    case at::kFloat:
-      return gather<float>(runs, from, to);
-    default:
-      TORCH_INTERNAL_ASSERT(dtype == at::kDouble);
-      return gather<double>(runs, from, to);
-  }
 }
 
 template <typename To, typename T>
 void scatter(const Runs& runs, const T* from, void* to) {
   auto* elements = static_cast<To*>(to);
   runs.visit([&](int64_t place, int64_t n, int64_t stride) {
-    for (int64_t i = 0; i < n; ++i) {
-      elements[place + i * stride] = static_cast<To>(from[i]);
+    if (std::is_same_v<To, bool> && stride == 1) {
+      kernels::loops<T>().stores[kernels::memory_dtype(at::kBool)](n, elements + place, from);
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        elements[place + i * stride] = static_cast<To>(from[i]);
+      }
     }
     from += n;
   });
