@@ -1,6 +1,8 @@
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/equal_native.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/caches/steps.h"
@@ -171,6 +173,18 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   note_read("comparing values");
   const SyncCause cause("equal");
   return at::native::cpu_equal(cpu_operand(self), cpu_operand(other));
+}
+
+void linalg_check_errors(const at::Tensor& info, std::string_view api_name, bool is_matrix) {
+  note_read("looking for errors");
+  const SyncCause cause("linalg");
+  const at::Tensor cpu = cpu_operand(info);
+  const bool is_plain = cpu.is_contiguous() && cpu.scalar_type() == at::kInt;
+  const auto* first = is_plain ? cpu.const_data_ptr<int32_t>() : nullptr;
+  const auto is_error = [](int32_t code) { return code != 0; };
+  if (!is_plain || std::any_of(first, first + cpu.numel(), is_error)) {
+    at::_linalg_check_errors(cpu, api_name, is_matrix);
+  }
 }
 
 } // namespace lazyplug::native

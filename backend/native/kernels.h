@@ -91,6 +91,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 at::Scalar local_scalar_dense(const at::Tensor& self);
 bool equal(const at::Tensor& self, const at::Tensor& other);
+// Raises the CPU's error of a decomposition, if the codes that it has returned say that it failed.
+void linalg_check_errors(const at::Tensor& info, std::string_view api_name, bool is_matrix);
 
 // ---- products.cpp ----
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other);

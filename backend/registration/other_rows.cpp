@@ -51,6 +51,7 @@ std::vector<OpRow> other_rows() {
       {.op = "aten::_copy_from_and_resize", .left_alone = true, .reason = "native"},
       {.op = "aten::_local_scalar_dense", .left_alone = true, .reason = "native"},
       {.op = "aten::equal", .left_alone = true, .reason = "native"},
+      {.op = "aten::_linalg_check_errors", .left_alone = true, .reason = "native"},
       {.op = "aten::_pin_memory", .left_alone = true, .reason = "refuses tensors of a device"},
       {.op = "aten::clone", .layouts = {layout::as_promised}, .fast = fast<ops::clone>()},
       // Metadata, not data.

@@ -69,6 +69,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", native::copy_from_and_resize);
   m.impl("_local_scalar_dense", native::local_scalar_dense);
   m.impl("equal", native::equal);
+  m.impl("_linalg_check_errors", native::linalg_check_errors);
   m.impl("convolution", native::convolution);
   m.impl("dot", native::dot);
   m.impl("vdot", native::vdot);

@@ -141,5 +141,18 @@ TEST_F(NativeCopies, ItemReadsOneNumber) {
   EXPECT_EQ(error_of([&] { x.item(); }), error_of([&] { cpu.item(); }));
 }
 
+// What decompositions say is read, not computed with.
+TEST_F(NativeCopies, CodesOfErrorsAreRead) {
+  const auto recorded = [] { return counter("NodesRecorded").value(); };
+  const at::Tensor codes = to_lazy(at::zeros({4}, at::kInt));
+  const auto before = recorded();
+  at::_linalg_check_errors(codes, "f", /*is_matrix=*/false);
+  at::_linalg_check_errors(codes.slice(0, 0, 4, 2), "f", /*is_matrix=*/false);
+  EXPECT_EQ(recorded(), before);
+  codes[2] = 1;
+  EXPECT_THROW(at::_linalg_check_errors(codes, "linalg.inv", /*is_matrix=*/false), c10::LinAlgError);
+  EXPECT_THROW(at::_linalg_check_errors(codes.slice(0, 0, 4, 2), "linalg.inv", /*is_matrix=*/false), c10::LinAlgError);
+}
+
 } // namespace
 } // namespace lazyplug
