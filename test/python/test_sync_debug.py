@@ -48,6 +48,7 @@ def x():
     return torch.ones(3, device="lazy") + 1
 
 
+@pytest.mark.own_schedule("asserts that nothing has run")
 @pytest.mark.parametrize("name", READS)
 def test_reads_raise_before_anything_runs(x, name):
     torch.lazy.set_sync_debug_mode("error")
