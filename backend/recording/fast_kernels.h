@@ -498,6 +498,11 @@ class FactoryKernel<at::Tensor(Args...)> final : public KernelOf<at::Tensor(Args
   }
 };
 
+template <template <typename> typename Kernel, typename Op>
+torch::CppFunction make_kernel(const OpInfo& op) {
+  return torch::CppFunction(Kernel<typename Op::schema>(fast_op<Op>(op)));
+}
+
 template <typename T>
 concept LookedAt = requires(const T& argument) { is_differentiated(argument); };
 
@@ -515,37 +520,24 @@ namespace lazyplug {
 // goes past that kernel, too.
 template <typename Op>
 FastPath fast_in_front() {
-  static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
-  return {Op::name, Op::overload_name, nullptr, [](const OpInfo& op) {
-            return torch::CppFunction(fast_kernels::KernelInFront<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
-          }};
+  using namespace fast_kernels;
+  static_assert(kMayBeFast<typename Op::schema>, "gradients would be lost silently");
+  return {Op::name, Op::overload_name, nullptr, &make_kernel<KernelInFront, Op>};
 }
 
 // That of an op that makes a tensor of numbers: it is there at once where all else is.
 template <typename Op>
 FastPath fast_factory() {
-  return {
-      Op::name,
-      Op::overload_name,
-      [](const OpInfo& op) {
-        return torch::CppFunction(fast_kernels::FactoryKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
-      },
-      nullptr};
+  using namespace fast_kernels;
+  return {Op::name, Op::overload_name, &make_kernel<FactoryKernel, Op>, nullptr};
 }
 
 // The fast path of an op, such as at::_ops::add_Tensor.
 template <typename Op>
 FastPath fast() {
-  static_assert(fast_kernels::kMayBeFast<typename Op::schema>, "gradients would be lost silently");
-  return {
-      Op::name,
-      Op::overload_name,
-      [](const OpInfo& op) {
-        return torch::CppFunction(fast_kernels::FastKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
-      },
-      [](const OpInfo& op) {
-        return torch::CppFunction(fast_kernels::FastAutogradKernel<typename Op::schema>(fast_kernels::fast_op<Op>(op)));
-      }};
+  using namespace fast_kernels;
+  static_assert(kMayBeFast<typename Op::schema>, "gradients would be lost silently");
+  return {Op::name, Op::overload_name, &make_kernel<FastKernel, Op>, &make_kernel<FastAutogradKernel, Op>};
 }
 
 } // namespace lazyplug

@@ -5,6 +5,7 @@
 #include "backend/inference/result_layouts.h"
 #include "backend/inference/shape_rules.h"
 #include "backend/recording/fast_kernels.h"
+#include "backend/registration/reasons.h"
 
 namespace lazyplug {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 namespace layout = layout_rules;
 namespace ops = at::_ops;
 namespace shape = shape_rules;
-
-constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 } // namespace
 

@@ -5,6 +5,7 @@
 #include "backend/inference/result_layouts.h"
 #include "backend/inference/shape_rules.h"
 #include "backend/recording/fast_kernels.h"
+#include "backend/registration/reasons.h"
 
 namespace lazyplug {
 namespace {
@@ -15,11 +16,7 @@ namespace shape = shape_rules;
 
 constexpr const char* kNoCpuKernel = "native: there is no CPU kernel";
 constexpr const char* kConjugate = "native: may return a conjugate view";
-constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kNoMeta = "there is no Meta kernel";
-constexpr const char* kChecksLess = "its Meta kernel does not check all sizes";
-constexpr const char* kPlace = "where elements go is no shape";
-constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 } // namespace
 

@@ -5,6 +5,7 @@
 #include "backend/inference/result_layouts.h"
 #include "backend/inference/shape_rules.h"
 #include "backend/recording/fast_kernels.h"
+#include "backend/registration/reasons.h"
 
 namespace lazyplug {
 namespace {
@@ -13,14 +14,10 @@ namespace layout = layout_rules;
 namespace ops = at::_ops;
 namespace shape = shape_rules;
 
-constexpr const char* kOtherShapes = "its Meta kernel promises other shapes than the CPU returns";
 constexpr const char* kKeepsShape = "out= keeps its shape if it has as many elements; Meta resizes it";
 constexpr const char* kFills = "composes a factory and what fills its result";
-constexpr const char* kChecksLess = "its Meta kernel does not check all sizes";
-constexpr const char* kPlace = "where elements go is no shape";
 constexpr const char* kQuantized = "returns a quantized tensor";
 constexpr const char* kNested = "returns a nested tensor";
-constexpr const char* kOtherStrides = "its Meta kernel promises other strides than the CPU returns";
 
 } // namespace
 
