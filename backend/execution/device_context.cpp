@@ -108,37 +108,42 @@ Outputs DeviceContext::record(
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_)); // may take the lock
   Lock lock(mutex_);
-  return record_locked(stream, signature, args, scalars, lock);
+  Outputs outputs;
+  record_locked(stream, signature, args, scalars, lock, outputs);
+  return outputs;
 }
 
 std::optional<DeviceContext::Predicted> DeviceContext::record_predicted(
     const OpInfo& op,
     c10::function_ref<bool(PredictedCall&)> read) {
   static Counter& hits = counter("Predicted");
+  std::optional<Predicted> recorded; // what is returned everywhere, so that it is made in its place
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_));
   Lock lock(mutex_);
   const SignaturePtr& expected = stream.predicted();
   if (!expected || expected->op != &op) {
-    return std::nullopt;
+    return recorded;
   }
   PredictedCall call(*expected, *this, device());
   if (!call.begin() || !read(call) || !call.is_complete()) {
-    return std::nullopt;
+    return recorded;
   }
   hits.add();
   call.draw_seed();
-  SignaturePtr signature = expected; // what is expected changes
-  Outputs outputs = record_locked(stream, signature, call.tensors(), call.scalars(), lock);
-  return Predicted{std::move(signature), std::move(outputs)};
+  recorded.emplace();
+  recorded->signature = expected; // what is expected changes
+  record_locked(stream, recorded->signature, call.tensors(), call.scalars(), lock, recorded->outputs);
+  return recorded;
 }
 
-Outputs DeviceContext::record_locked(
+void DeviceContext::record_locked(
     StreamContext& stream,
     const SignaturePtr& signature,
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
-    Lock& lock) {
+    Lock& lock,
+    Outputs& outputs) {
   const char* location = nullptr;
   if (config().debug.get()) {
     lock.unlock(); // Python's lock comes before ours
@@ -146,7 +151,7 @@ Outputs DeviceContext::record_locked(
     lock.lock();
   }
   make_readable(args, stream, lock);
-  Outputs outputs = stream.record(signature, args, scalars, location, lock.aftermath);
+  stream.record(signature, args, scalars, location, lock.aftermath, outputs);
   if (location) {
     note_origins(args, outputs, location);
   }
@@ -163,7 +168,6 @@ Outputs DeviceContext::record_locked(
     const SyncCause cause("trace full");
     hand_over(stream);
   }
-  return outputs;
 }
 
 // Whatever an argument waits for must be something that the reader's queue can

@@ -133,12 +133,13 @@ class DeviceContext {
 
   explicit DeviceContext(c10::DeviceIndex index) : index_(index) {}
 
-  Outputs record_locked(
+  void record_locked(
       StreamContext& stream,
       const SignaturePtr& signature,
       c10::ArrayRef<TensorArg> args,
       c10::ArrayRef<c10::IValue> scalars,
-      Lock& lock);
+      Lock& lock,
+      Outputs& outputs);
   StreamContext& stream(c10::StreamId id);
   std::vector<StreamContext*> streams();
   void make_readable(c10::ArrayRef<TensorArg> args, const StreamContext& reader, Lock& lock);

@@ -10,19 +10,33 @@
 namespace lazyplug {
 namespace {
 
+// Bit by bit: -0.0 is another number than 0.0.
+bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+bool is_number(const c10::IValue& value, bool number) {
+  return value.isBool() && value.toBool() == number;
+}
+bool is_number(const c10::IValue& value, int64_t number) {
+  return value.isInt() && value.toInt() == number;
+}
+bool is_number(const c10::IValue& value, double number) {
+  return value.isDouble() && same_bits(value.toDouble(), number);
+}
+
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   if (a.isNone() || b.isNone()) {
     return a.isNone() && b.isNone();
   }
   if (a.isInt()) {
-    return b.isInt() && a.toInt() == b.toInt();
+    return is_number(b, a.toInt());
   }
   if (a.isBool()) {
-    return b.isBool() && a.toBool() == b.toBool();
+    return is_number(b, a.toBool());
   }
   if (a.isDouble()) {
-    // Bit by bit: -0.0 is another number.
-    return b.isDouble() && std::bit_cast<uint64_t>(a.toDouble()) == std::bit_cast<uint64_t>(b.toDouble());
+    return is_number(b, a.toDouble());
   }
   if (a.isString()) {
     return b.isString() && a.toStringView() == b.toStringView();
@@ -87,7 +101,10 @@ bool PredictedCall::begin() const {
 }
 
 bool PredictedCall::add(const c10::IValue& value) {
-  const ArgBinding& binding = next();
+  return add(next(), value);
+}
+
+bool PredictedCall::add(const ArgBinding& binding, const c10::IValue& value) {
   switch (binding.kind) {
     case ArgBinding::Kind::kConstant:
       return value.isDevice() ? is_device(value.toDevice()) && binding.constant.isDevice()
@@ -115,20 +132,42 @@ bool PredictedCall::add(const at::Tensor& tensor) {
 }
 
 bool PredictedCall::add(const at::Scalar& scalar) {
-  return add(c10::IValue(scalar));
+  if (scalar.isSymbolic()) {
+    return add(c10::IValue(scalar));
+  }
+  switch (scalar.type()) {
+    case c10::ScalarType::Bool:
+      return add_number(scalar.toBool());
+    case c10::ScalarType::Long:
+      return add_number(scalar.toLong());
+    case c10::ScalarType::Double:
+      return add_number(scalar.toDouble());
+    default:
+      return add(c10::IValue(scalar));
+  }
 }
 
-bool PredictedCall::add(bool value) {
-  return add(c10::IValue(value));
+// Mostly it is the number that the signature was made for, and then there is nothing else to ask.
+template <typename T>
+bool PredictedCall::add_number(T value) {
+  const ArgBinding& binding = next();
+  if (!is_number(binding.constant, value)) {
+    return add(binding, c10::IValue(value));
+  }
+  switch (binding.kind) {
+    case ArgBinding::Kind::kConstant:
+      return true;
+    case ArgBinding::Kind::kScalar:
+      scalars_.emplace_back(value);
+      ranges_.add(static_cast<double>(value));
+      return true;
+    default:
+      return false;
+  }
 }
-
-bool PredictedCall::add(int64_t value) {
-  return add(c10::IValue(value));
-}
-
-bool PredictedCall::add(double value) {
-  return add(c10::IValue(value));
-}
+template bool PredictedCall::add_number(bool value);
+template bool PredictedCall::add_number(int64_t value);
+template bool PredictedCall::add_number(double value);
 
 bool PredictedCall::add(std::string_view value) {
   const ArgBinding& binding = next();

@@ -47,9 +47,15 @@ class PredictedCall {
   bool add(const c10::IValue& value);
   bool add(const at::Tensor& tensor);
   bool add(const at::Scalar& scalar);
-  bool add(bool value);
-  bool add(int64_t value);
-  bool add(double value);
+  bool add(bool value) {
+    return add_number(value);
+  }
+  bool add(int64_t value) {
+    return add_number(value);
+  }
+  bool add(double value) {
+    return add_number(value);
+  }
   bool add(std::string_view value);
   bool add(c10::IntArrayRef values);
   bool add(const at::ITensorListRef& tensors);
@@ -113,6 +119,9 @@ class PredictedCall {
   const ArgBinding& next() {
     return signature_.args[next_arg_++];
   }
+  bool add(const ArgBinding& binding, const c10::IValue& value);
+  template <typename T>
+  bool add_number(T value);
   bool add_none();
   bool add_bools(c10::ArrayRef<bool> values);
   bool is_device(c10::Device device) const;

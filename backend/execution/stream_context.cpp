@@ -81,12 +81,13 @@ StreamContext::StreamContext(DeviceContext& context, c10::StreamId id)
 
 // ---- recording ----
 
-Outputs StreamContext::record(
+void StreamContext::record(
     const SignaturePtr& signature,
     c10::ArrayRef<TensorArg> args,
     c10::ArrayRef<c10::IValue> scalars,
     const char* location,
-    Aftermath& aftermath) {
+    Aftermath& aftermath,
+    Outputs& outputs) {
   static Counter& recorded = counter("NodesRecorded");
   if (trace_.empty()) {
     start_ns_ = journal_start();
@@ -115,7 +116,7 @@ Outputs StreamContext::record(
   work_ = std::max(work_, signature->work);
   cut_policy_.note(signature->hash.lo, signature->work <= overlapping_work_);
   prediction_.note(signature);
-  return make_outputs(node, signature);
+  make_outputs(node, *signature, outputs);
 }
 
 // Kernels that write ask whether two arguments are one tensor. One tensor that
@@ -278,14 +279,12 @@ Discarded StreamContext::make_pending(LazyStorageImpl& storage, Value value, con
   return discarded;
 }
 
-Outputs StreamContext::make_outputs(NodeId node, const SignaturePtr& signature) {
-  Outputs outputs;
-  for (uint32_t i = 0; i < signature->outputs.size(); ++i) {
-    auto storage = c10::make_intrusive<LazyStorageImpl>(signature->output_bytes[i], context_, /*resizable=*/true);
-    make_pending(*storage, {node, i}, &signature->outputs[i]);
-    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature->outputs[i]));
+void StreamContext::make_outputs(NodeId node, const Signature& signature, Outputs& outputs) {
+  for (uint32_t i = 0; i < signature.outputs.size(); ++i) {
+    auto storage = c10::make_intrusive<LazyStorageImpl>(signature.output_bytes[i], context_, /*resizable=*/true);
+    make_pending(*storage, {node, i}, &signature.outputs[i]);
+    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature.outputs[i]));
   }
-  return outputs;
 }
 
 void StreamContext::drop(LazyStorageImpl& storage) {

@@ -37,14 +37,15 @@ class StreamContext {
     c10::SmallVector<std::pair<Number, at::Tensor>, 1> numbers;
   };
 
-  // Appends a call whose arguments wait for no other trace. Returns the fresh
-  // outputs, as tensors.
-  Outputs record(
+  // Appends a call whose arguments wait for no other trace, and its fresh
+  // outputs, as tensors, to `outputs`.
+  void record(
       const SignaturePtr& signature,
       c10::ArrayRef<TensorArg> args,
       c10::ArrayRef<c10::IValue> scalars,
       const char* location,
-      Aftermath& aftermath);
+      Aftermath& aftermath,
+      Outputs& outputs);
 
   // The signature of the next call, if the program repeats itself, or null.
   const SignaturePtr& predicted() const {
@@ -151,7 +152,7 @@ class StreamContext {
   template <typename Tensor>
   void enter_trace(LazyStorageImpl& storage, const Tensor& tensor, Aftermath& aftermath);
   Operand read_number(const c10::TensorImpl& tensor, const Signature& signature, Aftermath& aftermath);
-  Outputs make_outputs(NodeId node, const SignaturePtr& signature);
+  void make_outputs(NodeId node, const Signature& signature, Outputs& outputs);
   Discarded make_pending(LazyStorageImpl& storage, Value value, const Geometry* layout);
   const Schedule& schedule();
   Job take_job(const Cut& cut);

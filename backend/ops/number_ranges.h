@@ -16,6 +16,7 @@ namespace lazyplug {
 class NumberRanges {
  public:
   void add(const c10::IValue& scalar);
+  void add(double number);
   // A Python number that reaches the op as a 0-dim CPU tensor.
   void add(const c10::TensorImpl& number);
 
@@ -27,7 +28,6 @@ class NumberRanges {
   }
 
  private:
-  void add(double number);
   void add(c10::complex<double> number);
 
   uint64_t word_ = 0;

@@ -78,7 +78,7 @@ Result unbox(c10::Stack stack) {
 }
 
 template <typename Result>
-Result results_of(DeviceContext::Predicted predicted) {
+Result results_of(DeviceContext::Predicted&& predicted) {
   auto fresh = predicted.outputs.begin();
   auto binding = predicted.signature->returns.begin();
   return make_result<Result>(

@@ -24,7 +24,8 @@ class StreamTest : public BackendTest {
       args.emplace_back(tensor, LazyStorageImpl::of(&tensor), signature->writes_operand(i));
     }
     StreamContext::Aftermath aftermath;
-    const Outputs outputs = stream.record(signature, args, scalars, kLocation, aftermath);
+    Outputs outputs;
+    stream.record(signature, args, scalars, kLocation, aftermath, outputs);
     num_freed_ = aftermath.discarded.size();
     new_numbers_ = aftermath.numbers.size();
     return outputs.empty() ? tensors.front() : outputs.front();
