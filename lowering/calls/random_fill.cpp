@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -84,16 +85,21 @@ bool run(const FillOp& op, c10::Stack& stack) {
   const at::Tensor& self = arguments[0].toTensor();
   const double a = number_of(arguments[1]);
   const double b = op.num_numbers > 1 ? number_of(arguments[2]) : 0;
-  if (!self.is_cpu() || !kernels::can_fill(op.kind, self.scalar_type()) || !self.is_non_overlapping_and_dense() ||
-      self.is_neg() || !op.are_good(a, b)) {
+  if (!self.is_cpu() || !kernels::can_fill(op.kind, self.scalar_type()) || self.is_neg() || !op.are_good(a, b)) {
     stack.back() = seeded_generator(stack.back().toInt());
     return false;
   }
+  // As it lies, or else in the order of its elements.
+  const bool is_dense = self.is_non_overlapping_and_dense();
+  const at::Tensor filled = is_dense ? self : at::empty(self.sizes(), self.options());
   kernels::fill(
       {op.kind, static_cast<uint64_t>(arguments.back().toInt()), a, b},
-      self.scalar_type(),
-      self.numel(),
-      self.mutable_data_ptr());
+      filled.scalar_type(),
+      filled.numel(),
+      filled.mutable_data_ptr());
+  if (!is_dense) {
+    self.copy_(filled);
+  }
   stack.resize(stack.size() - op.num_args() + 1);
   return true;
 }

@@ -411,3 +411,24 @@ def test_uniform_numbers_do_not_reach_the_end(begin, end):
     x = torch.empty(500_000, device=DEVICE).uniform_(begin, end)
     assert (x >= begin).all()
     assert (x < end).all() or begin == end
+
+
+@pytest.mark.parametrize("n", [10, 1000])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x.uniform_(-100, 100),
+        lambda x: x.normal_(),
+        lambda x: x.bernoulli_(0.5),
+        lambda x: x.random_(0, 100),
+        lambda x: x.exponential_(),
+    ],
+    ids=["uniform", "normal", "bernoulli", "random", "exponential"],
+)
+def test_a_seed_draws_the_same_elements_whatever_gaps_are_between_them(draw, n):
+    torch.manual_seed(0)
+    expected = draw(torch.empty(n, device=DEVICE))
+    torch.manual_seed(0)
+    memory = torch.zeros(2 * n, device=DEVICE)
+    assert torch.equal(draw(memory[::2]).cpu(), expected.cpu())
+    assert memory[1::2].count_nonzero().item() == 0
