@@ -62,7 +62,7 @@ bool has_strings(const c10::Stack& stack) {
 Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
   constexpr uint64_t kUndefined = 255;
   Hash128 key = hash_combine(Hash128{}, reinterpret_cast<uintptr_t>(call.op));
-  key = hash_combine(key, has_nonpositive_number(call) ? 1 : 0);
+  key = hash_combine(key, call.ranges.word());
   std::optional<uint64_t> last;
   for (const TensorArg& arg : call.tensors) {
     const bool is_number = arg.tensor && arg.tensor->is_wrapped_number();
@@ -97,14 +97,19 @@ bool has_unusual_dtypes(const Call& call) {
 
 using Dtypes = std::vector<c10::ScalarType>;
 
-// Of zeros, or of ones: zeros are no arguments for every op. Nothing if they are not accepted.
-std::optional<Dtypes> dtypes_of_results(const OpInfo& op, const c10::Stack& arguments, DtypeOrGiven dtype) {
+// Of zeros, or of ones: zeros are no arguments for every op. Nothing if they are not accepted; then `lacks_kernel` is
+// set if there is no kernel for these dtypes.
+std::optional<Dtypes>
+dtypes_of_results(const OpInfo& op, const c10::Stack& arguments, DtypeOrGiven dtype, bool* lacks_kernel) {
   constexpr size_t kEnough = 1 << 20;
   for (const int fill : {0, 1}) {
     c10::Stack stack = of_one_element(arguments, fill, dtype);
     try {
       const AllocationLimit small(kEnough);
       op.handle().callBoxed(stack);
+    } catch (const c10::NotImplementedError&) {
+      *lacks_kernel = true;
+      break;
     } catch (...) {
       continue; // perhaps the other ones
     }
@@ -123,7 +128,10 @@ std::vector<c10::Warning> ask_kernel(const Call& call, const c10::Stack& stack, 
   const ExecutionGuard guard;
   WarningCollector warnings;
   const c10::Stack arguments = StandInArguments(call, c10::kMeta).make(stack);
-  const auto results_of = [&](DtypeOrGiven dtype) { return dtypes_of_results(*call.op, arguments, dtype); };
+  bool lacks_kernel = false;
+  const auto results_of = [&](DtypeOrGiven dtype) {
+    return dtypes_of_results(*call.op, arguments, dtype, &lacks_kernel);
+  };
   const auto results = results_of(std::nullopt);
   std::vector<c10::Warning> once = warnings.take();
   if (!once.empty()) {
@@ -134,8 +142,8 @@ std::vector<c10::Warning> ask_kernel(const Call& call, const c10::Stack& stack, 
     trial->results = *results;
   } else {
     const auto accepts = [&](c10::ScalarType dtype) { return results_of(dtype).has_value(); };
-    trial->may_refuse = accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) || has_unusual_dtypes(call) ||
-                        has_strings(stack) || has_nonpositive_number(call);
+    trial->may_refuse = lacks_kernel || accepts(at::kFloat) || accepts(at::kLong) || accepts(at::kBool) ||
+                        has_unusual_dtypes(call) || has_strings(stack) || has_nonpositive_number(call);
   }
   return once;
 }
@@ -168,7 +176,8 @@ DtypeTrial try_dtypes(const Call& call, const c10::Stack& stack) {
   if (call.tensors.empty() || !checks_arguments(*call.op)) {
     return {};
   }
-  DtypeTrial trial{.key = key_of(call, stack)};
+  DtypeTrial trial;
+  trial.key = key_of(call, stack);
   if (const auto known = Accepted::get().find(trial.key)) {
     trial.contradicts_meta = *known;
     return trial;

@@ -10,17 +10,17 @@ namespace lazyplug {
 
 // Meta kernels do not check the dtypes that the CPU's kernels check, and so an error would come when a result is read,
 // far from the user's line, and what is written in place would be lost. So for each op and each combination of dtypes,
-// strings, types of numbers, and numbers that are positive or not, the CPU's kernel is asked once, on tensors of one
-// element each.
+// strings, types of numbers, and ranges of numbers (ops/number_ranges.h), the CPU's kernel is asked once, on tensors of
+// one element each.
 
 // All of it may be called from any thread.
 
 // What the kernel has said.
 struct DtypeTrial {
   Hash128 key; // of the op and what it may be refused for
-  // It may refuse the dtypes of the call: it does, but not those of other tensors; or nobody knows what its error is
-  // about, and there are strings, numbers that are not positive, or other dtypes than float or double for all. The call
-  // is better run at once.
+  // It may refuse the dtypes of the call: there is no kernel for them; or it does, but not those of other tensors; or
+  // nobody knows what its error is about, and there are strings, numbers that are not positive, or other dtypes than
+  // float or double for all. The call is better run at once.
   bool may_refuse = false;
   // Of the results, in order, if it has just been asked.
   std::vector<c10::ScalarType> results;

@@ -279,14 +279,14 @@ Inference ask_cpu_unless_large(const Call& call, const c10::Stack& stack) {
   return {.run_now = "large, and asked for the first time", .learn = true};
 }
 
-// Numbers that not every dtype can hold.
+// Numbers that not every dtype can hold: of floating-point ones, none that is negative fits an unsigned dtype.
 bool is_unusual(const c10::IValue& scalar) {
   if (scalar.isList()) {
     const auto elements = scalar.toListRef();
     return std::any_of(elements.begin(), elements.end(), is_unusual);
   }
   constexpr double kUsual = 127;
-  return scalar.isComplexDouble() || (scalar.isDouble() && !(std::abs(scalar.toDouble()) <= kUsual)) ||
+  return scalar.isComplexDouble() || (scalar.isDouble() && !(scalar.toDouble() >= 0 && scalar.toDouble() <= kUsual)) ||
          (scalar.isInt() && std::abs(static_cast<double>(scalar.toInt())) > kUsual);
 }
 
@@ -301,7 +301,7 @@ bool is_overflow(const std::exception_ptr& error) {
 }
 
 bool makes_of_number(const OpInfo& op) {
-  return op.base_name() == "aten::full" || op.base_name() == "aten::full_like" ||
+  return op.base_name() == "aten::full" || op.base_name() == "aten::full_like" || op.base_name() == "aten::new_full" ||
          op.base_name() == "aten::scalar_tensor";
 }
 
@@ -312,7 +312,8 @@ std::exception_ptr rehearse_on_little(const Call& call, const c10::Stack& stack)
   const WarningCollector unwanted;
   StandInArguments stand_ins(call, call.tensors.empty() ? c10::kCPU : c10::kMeta);
   c10::Stack arguments = of_one_element(stand_ins.make(stack), /*fill=*/1);
-  if (const auto size = call.op->handle().schema().argumentIndexWithName("size"); size && call.tensors.empty()) {
+  const bool makes = call.tensors.empty() || makes_of_number(*call.op);
+  if (const auto size = call.op->handle().schema().argumentIndexWithName("size"); size && makes) {
     arguments[*size] = std::vector<int64_t>{2};
   } else if (makes_of_number(*call.op) && arguments[0].isTensor()) {
     arguments[0] = arguments[0].toTensor().new_empty({2});
@@ -369,8 +370,8 @@ Inference ask_meta(const Call& call, const c10::Stack& stack) {
 
 // Which values fit where a mask is true depends on data: no stand-in is as the mask. (Those of one element, or row,
 // do.)
-bool writes_by_mask(const Call& call, const c10::Stack& stack) {
-  if (call.op->cpu_indices() < 0 || !call.any_written) {
+bool puts_by_mask(const Call& call, const c10::Stack& stack) {
+  if (call.op->cpu_indices() < 0) {
     return false;
   }
   const auto arguments = torch::jit::last(stack, call.op->num_args());
@@ -392,10 +393,10 @@ bool writes_by_mask(const Call& call, const c10::Stack& stack) {
 // is asked.
 Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   if (call.op->infer_on_cpu()) {
-    if (writes_by_mask(call, stack)) {
-      return {.run_now = "what fits depends on a mask"};
+    if (!puts_by_mask(call, stack)) {
+      return ask_cpu_unless_large(call, stack);
     }
-    return ask_cpu_unless_large(call, stack);
+    return call.any_written ? Inference{.run_now = "what fits depends on a mask"} : ask_meta(call, stack);
   }
   if (!may_ask_cpu(call)) {
     return ask_meta(call, stack);

@@ -352,13 +352,16 @@ int64_t num_windows(const at::Tensor& image, const Arguments& numbers) {
   const auto dilation = numbers[1].toIntVector();
   const auto padding = numbers[2].toIntVector();
   const auto stride = numbers[3].toIntVector();
+  check_positive(kernel);
+  check_positive(dilation);
   check_positive(stride);
   int64_t product = 1;
   for (size_t i = 0; i < 2; ++i) {
     const int64_t size = image.size(image.dim() - 2 + static_cast<int64_t>(i));
-    product *= (size + 2 * padding.at(i) - dilation.at(i) * (kernel.at(i) - 1) - 1) / stride.at(i) + 1;
+    const int64_t rest = size + 2 * padding.at(i) - dilation.at(i) * (kernel.at(i) - 1) - 1;
+    TORCH_CHECK(padding[i] >= 0 && rest >= 0);
+    product *= rest / stride.at(i) + 1;
   }
-  TORCH_CHECK(product > 0);
   return product;
 }
 

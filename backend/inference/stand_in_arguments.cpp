@@ -206,6 +206,9 @@ c10::IValue with_one_element(const c10::IValue& value, int fill, std::optional<c
     return value;
   }
   const at::Tensor tensor = value.toTensor();
+  if (!dtype && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return value; // it promotes otherwise than a tensor, and kernels may refuse it
+  }
   const std::vector<int64_t> sizes(tensor.dim(), 1);
   return at::full(sizes, fill, tensor.options().device(at::kCPU).dtype(dtype.value_or(tensor.scalar_type())));
 }

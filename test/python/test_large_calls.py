@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, both, finish_pending, work
+from helpers import DEVICE, assert_same, assert_same_error, both, error_of, finish_pending, work
 from torch.library import _scoped_library
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_map_only
@@ -200,3 +200,77 @@ def test_arguments_are_checked_at_the_line(call):
             call(x)
         errors.append((type(error.value), str(error.value)))
     assert errors[0] == errors[1]
+
+
+def large(dtype, device, *, fill=1):
+    return torch.full((100, 130), fill, dtype=dtype, device=device)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "promoted",
+    [lambda x: x / 255.0, lambda x: x * 0.5, lambda x: 1.5 + x, lambda x: x // 2.5, lambda x: x * 1j],
+    ids=["div", "mul", "add", "floor_divide", "complex"],
+)
+def test_python_numbers_promote_integers_as_the_meta_kernel_says(dtype, promoted):
+    with work() as done:
+        actual = promoted(large(dtype, DEVICE))
+        assert torch_lazyplug._C._lazy._is_pending(actual)
+        assert_same(actual.cpu(), promoted(large(dtype, "cpu")))
+    assert done.fallbacks == 0
+
+
+# The CPU refuses them when they are called, whatever they are made of.
+WRONG = {
+    "more windows than fit": lambda d: F.unfold(large(torch.float, d)[None, None], 500),
+    "windows too far apart": lambda d: F.unfold(large(torch.float, d)[None, None], 3, dilation=90),
+    "negative padding": lambda d: F.unfold(large(torch.float, d)[None, None], 2, padding=-1),
+    "no dilation": lambda d: F.unfold(large(torch.float, d)[None, None], 2, dilation=0),
+    "values of other sizes": lambda d: large(torch.float, d).index_put((rows(d)[:5],), large(torch.float, d)),
+    "indices of other sizes": lambda d: large(torch.float, d).index_put((rows(d)[:5], rows(d)[:4]), one(d)),
+    "too many indices": lambda d: large(torch.float, d).index_put((rows(d),) * 3, one(d)),
+    "sums of other sizes": lambda d: large(torch.float, d).index_put((rows(d)[:5],), one(d).expand(7), accumulate=True),
+    "put": lambda d: large(torch.float, d).put(large(torch.long, d), large(torch.float, d)[:3]),
+    "no such dimension": lambda d: torch.renorm(large(torch.float, d), 2, 5, 1.0),
+    "bits of floats": lambda d: large(torch.float, d) & 1.5,
+}
+
+
+def rows(device):
+    return torch.zeros(100, dtype=torch.long, device=device)
+
+
+def one(device):
+    return torch.ones((), device=device)
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_refused_at_its_line(wrong):
+    assert_same_error(error_of(wrong, DEVICE), error_of(wrong, "cpu"))
+
+
+# The first call is fine, and the second differs only in a number.
+WRONG_NUMBERS = {
+    "addcmul": (lambda x, n: torch.addcmul(x, x, x, value=n), torch.uint8, 0.0, -1.5),
+    "masked_fill": (lambda x, n: x.masked_fill(x > 0, n), torch.uint8, 0.0, -1.5),
+    "index_fill": (lambda x, n: x.index_fill(0, rows(x.device), n), torch.uint8, 0.0, -1.5),
+    "scatter": (lambda x, n: x.scatter(0, x.long(), n), torch.uint8, 0.0, -1.5),
+    "threshold": (lambda x, n: F.threshold(x, n, n), torch.uint8, 0.0, -1.5),
+    "hardtanh": (lambda x, n: F.hardtanh(x, n, 3), torch.uint8, 0, -1),
+    "pad": (lambda x, n: F.pad(x, (1, 1), value=n), torch.int8, 0.0, 300.5),
+    "pad with nan": (lambda x, n: F.pad(x, (1, 1), value=n), torch.int32, 0.0, float("nan")),
+    "new_full": (lambda x, n: x.new_full((9000,), n), torch.int8, 0.0, 300.5),
+    "full_like": (lambda x, n: torch.full_like(x, n), torch.uint8, 0.0, -1.5),
+    "assignment": (lambda x, n: x.__setitem__(slice(0, 90), n), torch.uint8, 0.0, -1.5),
+    "floor_divide": (lambda x, n: x // n, torch.int64, 2, 0),
+    "div": (lambda x, n: torch.div(x, n, rounding_mode="trunc"), torch.int64, 2, 0),
+    "remainder": (lambda x, n: x % n, torch.int64, 2, 0),
+}
+
+
+@pytest.mark.parametrize("call, dtype, right, wrong", WRONG_NUMBERS.values(), ids=WRONG_NUMBERS)
+def test_numbers_that_do_not_fit_are_refused_at_their_line(call, dtype, right, wrong):
+    call(large(dtype, DEVICE), right)
+    actual = error_of(lambda d: call(large(dtype, d), wrong), DEVICE)
+    assert_same_error(actual, error_of(lambda d: call(large(dtype, d), wrong), "cpu"))
+    call(large(dtype, DEVICE), right)
