@@ -221,6 +221,12 @@ Config::Config()
            "Predict each call from the last time that the program came by, instead of looking it up.",
            {"LAZYPLUG_REUSE_IR"}},
           true),
+      backward_pass(
+          {"backward_pass",
+           "Run the nodes of a backward pass that starts on the device as one node of autograd's engine, unless hooks, "
+           "Python or other streams take part in it.",
+           {"LAZYPLUG_BACKWARD_PASS"}},
+          true),
       small_call(
           {"small_call",
            "The layouts of results are the CPU kernel's own answer, on zeros, for calls of fewer elements than this; "
@@ -349,6 +355,7 @@ std::vector<FlagBase*> Config::flags() {
       &launch_blocking,
       &sync_debug,
       &reuse_ir,
+      &backward_pass,
       &small_call,
       &symbolic_shape_mode,
       &max_size_variants,

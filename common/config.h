@@ -154,6 +154,7 @@ struct Config {
   Flag<bool> launch_blocking;
   Flag<std::string> sync_debug;
   Flag<bool> reuse_ir;
+  Flag<bool> backward_pass;
   Flag<int64_t> small_call;
   Flag<bool> symbolic_shape_mode;
   Flag<int64_t> max_size_variants;

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "backend/native/backward_pass.h"
 #include "backend/native/kernels.h"
 
 // The derivative of a group norm keeps its operands channels-last on the CPU, and
@@ -27,8 +28,7 @@ struct Copy {
 thread_local std::array<Copy, 2> last_copies;
 
 bool is_in_derivative() {
-  const auto node = torch::autograd::get_current_node();
-  return dynamic_cast<const torch::autograd::generated::NativeGroupNormBackward0*>(node.get()) != nullptr;
+  return dynamic_cast<const torch::autograd::generated::NativeGroupNormBackward0*>(current_autograd_node()) != nullptr;
 }
 
 void remember(const at::Tensor& copy, const at::Tensor& original) {

@@ -23,6 +23,7 @@ PASSES = (
 _SCHEDULES: tuple[tuple[str, Any], ...] = (
     ("overlap", "never"),
     ("reuse_ir", False),
+    ("backward_pass", False),
     ("memory_cache", False),
     ("schedule", "never"),
     ("launch_blocking", True),

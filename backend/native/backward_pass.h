@@ -1,0 +1,88 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <queue>
+#include <string>
+#include <vector>
+
+namespace lazyplug {
+
+// A backward pass as one node of autograd, which runs all others, one after the other: in the order in which PyTorch's
+// engine runs them on a thread, so that sums of gradients have the same bits, but without what the engine does around
+// each, which takes as long as recording the node's ops: it sets and restores the state of the thread, queues, and
+// locks. The engine runs this node as any other: its state, its callbacks and its errors are those of the pass.
+class BackwardPass final : public torch::autograd::Node {
+ public:
+  // As engine.execute() takes them.
+  struct Arguments {
+    torch::autograd::edge_list roots;
+    torch::autograd::variable_list gradients;
+    bool keep_graph = false;
+    bool create_graph = false;
+    torch::autograd::edge_list inputs = {}; // whose gradients are asked for; none: they are accumulated in leaves
+  };
+
+  // Null if the engine has to run the nodes itself: if one of them is Python, or has hooks, which may leave the state
+  // of the thread other than it was, or belongs to a stream that is not current; if an input is not reached; or if
+  // somebody watches: the profiler, anomaly mode, a dispatch mode.
+  static c10::intrusive_ptr<BackwardPass> plan(Arguments arguments);
+
+  explicit BackwardPass(Arguments arguments);
+  std::string name() const override;
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& nothing) override;
+  // The gradients of the inputs, when it has run.
+  const torch::autograd::variable_list& results() const {
+    return results_;
+  }
+  // The node that it is running, or null.
+  const torch::autograd::Node* running() const {
+    return running_;
+  }
+
+ private:
+  using NodeIndex = uint32_t;
+  static constexpr NodeIndex kNoNode = static_cast<NodeIndex>(-1);
+
+  struct Step {
+    torch::autograd::Node* node = nullptr;    // held by the roots
+    size_t first_edge = 0;                    // of `edges_`
+    uint32_t num_missing = 0;                 // gradients that have yet to come
+    torch::autograd::variable_list gradients; // those that have come
+    bool is_input = false;                    // some of them are asked for
+    bool is_needed = true;                    // the node is run
+
+    bool is_reached() const {
+      return is_input || is_needed;
+    }
+  };
+  struct Ready {
+    uint64_t sequence_nr;
+    NodeIndex index;
+    // As the engine compares them, so that its heap has nodes with equal numbers in the same order.
+    bool operator<(const Ready& other) const {
+      return sequence_nr < other.sequence_nr;
+    }
+  };
+
+  void find_nodes();
+  bool find_inputs();
+  bool are_plain() const;
+  void tell_what_is_needed() const;
+  c10::ArrayRef<NodeIndex> edges_of(const Step& step) const;
+  void deliver(NodeIndex index, uint32_t input, at::Tensor&& gradient);
+  void run_next();
+
+  Arguments arguments_;
+  torch::autograd::variable_list results_;
+  std::vector<Step> steps_;
+  std::vector<NodeIndex> edges_;     // of the roots, and then of each step, where they lead
+  std::priority_queue<Ready> ready_; // the latest first
+  const torch::autograd::Node* running_ = nullptr;
+};
+
+// The node of autograd that is running on this thread, or null.
+const torch::autograd::Node* current_autograd_node();
+
+} // namespace lazyplug
