@@ -1,9 +1,9 @@
 #include "backend/native/backward_pass.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/input_buffer.h>
@@ -26,13 +26,13 @@ using torch::autograd::InputBuffer;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Whether something is to see each node, or transforms what they compute.
+// Whether something is to see each node, or makes other tensors of what they compute.
 bool is_watched() {
   constexpr c10::DispatchKeySet kTransforms{
       c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
       c10::DispatchKey::FuncTorchVmapMode,
       c10::DispatchKey::VmapMode};
-  return torch::autograd::AnomalyMode::is_enabled() || at::hasCallbacks() ||
+  return torch::autograd::AnomalyMode::is_enabled() || at::hasCallbacks() || c10::InferenceMode::is_enabled() ||
          c10::impl::TorchDispatchModeTLS::any_modes_set() ||
          c10::impl::tls_local_dispatch_key_set().included_.has_any(kTransforms);
 }
@@ -79,8 +79,8 @@ c10::intrusive_ptr<BackwardPass> BackwardPass::plan(Arguments arguments) {
     return {};
   }
   auto pass = c10::make_intrusive<BackwardPass>(std::move(arguments));
-  pass->find_nodes();
-  return pass->find_inputs() && pass->are_plain() ? pass : c10::intrusive_ptr<BackwardPass>();
+  const Indices indices = pass->find_nodes();
+  return pass->find_inputs(indices) && pass->are_plain() ? pass : c10::intrusive_ptr<BackwardPass>();
 }
 
 BackwardPass::BackwardPass(Arguments arguments)
@@ -90,8 +90,8 @@ std::string BackwardPass::name() const {
   return "LazyBackwardPass";
 }
 
-void BackwardPass::find_nodes() {
-  ska::flat_hash_map<const Node*, NodeIndex> indices;
+BackwardPass::Indices BackwardPass::find_nodes() {
+  Indices indices;
   const auto add_edges = [&](const edge_list& edges) {
     for (const Edge& edge : edges) {
       if (!edge.is_valid()) {
@@ -111,20 +111,20 @@ void BackwardPass::find_nodes() {
     steps_[i].first_edge = edges_.size();
     add_edges(steps_[i].node->next_edges());
   }
+  return indices;
 }
 
 // Says whether all of them are there.
-bool BackwardPass::find_inputs() {
+bool BackwardPass::find_inputs(const Indices& indices) {
   if (arguments_.inputs.empty()) {
     return true;
   }
   for (const Edge& input : arguments_.inputs) {
-    const auto step =
-        std::find_if(steps_.begin(), steps_.end(), [&](const Step& step) { return step.node == input.function.get(); });
-    if (step == steps_.end()) {
+    const auto found = indices.find(input.function.get());
+    if (found == indices.end()) {
       return false;
     }
-    step->is_input = true;
+    steps_[found->second].is_input = true;
   }
   std::vector<NodeIndex> order(steps_.size()); // what a node leads to comes before it
   std::iota(order.begin(), order.end(), NodeIndex{0});

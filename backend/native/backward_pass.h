@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class BackwardPass final : public torch::autograd::Node {
 
  private:
   using NodeIndex = uint32_t;
+  using Indices = ska::flat_hash_map<const torch::autograd::Node*, NodeIndex>;
   static constexpr NodeIndex kNoNode = static_cast<NodeIndex>(-1);
 
   struct Step {
@@ -66,8 +68,8 @@ class BackwardPass final : public torch::autograd::Node {
     }
   };
 
-  void find_nodes();
-  bool find_inputs();
+  Indices find_nodes();
+  bool find_inputs(const Indices& indices);
   bool are_plain() const;
   void tell_what_is_needed() const;
   c10::ArrayRef<NodeIndex> edges_of(const Step& step) const;

@@ -1,4 +1,5 @@
 #include <c10/core/AutogradState.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <exception>
@@ -70,9 +71,9 @@ class PassArguments {
     } else if (size == 6 && accumulates == Py_False) {
       is_expected_ = num_inputs() > 0 && PyBool_Check(item(5));
     }
-    is_expected_ = is_expected_ && PyTuple_Check(item(0)) && PyTuple_Check(item(1)) && PyTuple_GET_SIZE(item(0)) > 0 &&
-                   PyTuple_GET_SIZE(item(0)) == PyTuple_GET_SIZE(item(1)) && PyBool_Check(item(2)) &&
-                   PyBool_Check(item(3));
+    is_expected_ = is_expected_ && PyTuple_Check(item(0)) && PyTuple_Check(item(1)) && PyTuple_Check(item(4)) &&
+                   !elements(item(0)).empty() && elements(item(0)).size() == elements(item(1)).size() &&
+                   PyBool_Check(item(2)) && PyBool_Check(item(3));
   }
 
   // The pass as one node; null if the engine has to run the nodes itself. What is not as expected is mostly an error,
@@ -184,6 +185,7 @@ c10::intrusive_ptr<BackwardPass> plan_pass(const PassArguments& arguments) {
 
 // `self` is a pair: the engine's method, and what says whether passes that start on the CPU run here.
 PyObject* run_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
+  HANDLE_TH_ERRORS
   PyObject* const run = PyTuple_GET_ITEM(self, 0);
   const Roots roots(PyTuple_GET_SIZE(args) == 0 ? Py_None : PyTuple_GET_ITEM(args, 0));
   bool is_here = roots.any_on_device;
@@ -207,6 +209,7 @@ PyObject* run_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
   }
   return PyObject_Call(run, args, kwargs);
+  END_HANDLE_TH_ERRORS
 }
 
 PyMethodDef kRunBackward = {
