@@ -249,6 +249,24 @@ def test_who_watches_the_nodes_sees_each(watching):
     assert x.grad.tolist() == [2.0, 2.0]
 
 
+def test_passes_in_inference_mode_are_the_engines():
+    x = torch.ones(2, device=DEVICE, requires_grad=True)
+    y = (x * 2).sum()
+    with passes(0), torch.inference_mode():
+        y.backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_long_chains():
+    x = y = torch.ones(2, device=DEVICE, requires_grad=True)
+    for _ in range(20_000):
+        y = y + 1
+    with passes(1):
+        y.sum().backward()
+    del y
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
 def test_nodes_of_another_stream_are_the_engines():
     x = torch.ones(2, device=DEVICE, requires_grad=True)
     with torch.lazy.stream(torch.lazy.Stream()):
