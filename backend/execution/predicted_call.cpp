@@ -10,19 +10,15 @@
 namespace lazyplug {
 namespace {
 
-// Bit by bit: -0.0 is another number than 0.0.
-bool same_bits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-
 bool is_number(const c10::IValue& value, bool number) {
   return value.isBool() && value.toBool() == number;
 }
 bool is_number(const c10::IValue& value, int64_t number) {
   return value.isInt() && value.toInt() == number;
 }
+// Bit by bit: -0.0 is another number than 0.0.
 bool is_number(const c10::IValue& value, double number) {
-  return value.isDouble() && same_bits(value.toDouble(), number);
+  return value.isDouble() && std::bit_cast<uint64_t>(value.toDouble()) == std::bit_cast<uint64_t>(number);
 }
 
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {

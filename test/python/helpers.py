@@ -54,6 +54,20 @@ def error_of(function, *args):
     return None
 
 
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def flag(name, value):
+    """The setting has this value within the block."""
+    before = torch_lazyplug.config.get(name)
+    torch_lazyplug.config.set(name, value)
+    try:
+        yield
+    finally:
+        torch_lazyplug.config.set(name, before)
+
+
 # Work ----------------------------------------------------------------------------------------------------------------
 
 

@@ -1,15 +1,12 @@
 """Device memory: its figures, its limit, and its reuse."""
 
-import contextlib
 import gc
 import resource
 import threading
 
 import pytest
 import torch
-from helpers import DEVICE, assert_same, run_fresh, work
-
-from torch_lazyplug import config
+from helpers import DEVICE, assert_same, flag, run_fresh, work
 
 pytestmark = pytest.mark.lazy_only
 
@@ -43,16 +40,6 @@ def tensor_of(nbytes):
     tensor = torch.ones(nbytes // 4, device=DEVICE)
     torch.lazy.synchronize()
     return tensor
-
-
-@contextlib.contextmanager
-def flag(name, value):
-    before = config.get(name)
-    config.set(name, value)
-    try:
-        yield
-    finally:
-        config.set(name, before)
 
 
 def page_faults():

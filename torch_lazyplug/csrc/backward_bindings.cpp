@@ -104,14 +104,11 @@ class PassArguments {
     const at::Tensor root = number->detach();
     torch::autograd::impl::set_gradient_edge(root, {pass, pass->add_input_metadata(root)});
     const bool accumulates = num_inputs() == 0;
-    // With the flag, the engine warns of what it accumulates; the pass has it, too.
-    const auto creates = py::bool_(accumulates && item(3) == Py_True);
-    const auto keeps = py::bool_(item(2) == Py_True);
     const py::tuple args = py::make_tuple(
         py::make_tuple(root),
         py::make_tuple(*number),
-        keeps,
-        creates,
+        py::handle(item(2)),
+        accumulates && item(3) == Py_True, // of which the engine warns; the pass has the flag, too
         py::tuple(),
         /*allow_unreachable=*/true,
         /*accumulate_grad=*/true);
