@@ -14,36 +14,90 @@
 namespace lazyplug::kernels {
 namespace {
 
-// The elements from `begin` to `end` of all rows, counted through.
-template <typename T>
-void run_part(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly, int64_t begin, int64_t end) {
-  SlotNeeds needs{};
-  std::fill(needs.begin() + program.num_memory, needs.begin() + program.num_slots, SlotNeed::kAll);
-  Tile<T> tile(program, needs);
-  int64_t first = 0; // element of the row
-  for (const Row& row : rows) {
-    const int64_t row_end = std::min(row.num_elements, end - first);
-    for (int64_t i = std::max(int64_t{0}, begin - first); i < row_end; i += tile.size) {
-      for (size_t slot = 0; slot < program.num_memory; ++slot) {
-        tile.slots[slot] = static_cast<T*>(row.memory[slot]) + i;
+// What becomes of a program's slots with memory, if they are computed elsewhere.
+struct Copies {
+  explicit Copies(const Program& program) {
+    for (const Instruction& instruction : program.instructions) {
+      for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+        is_read[instruction.inputs[i]] |= !is_written[instruction.inputs[i]];
       }
-      run_tile(program, assembly, row.numbers, std::min(tile.size, row_end - i), tile);
-    }
-    first += row.num_elements;
-    if (first >= end) {
-      return;
+      is_written[instruction.out] = true;
     }
   }
-}
+  std::array<bool, kMaxSlots> is_read{}; // what has been there before
+  std::array<bool, kMaxSlots> is_written{};
+};
+
+// One thread's work.
+template <typename T>
+class Part {
+ public:
+  Part(const Program& program, c10::ScalarType memory, const Assembly* assembly)
+      : program_(program),
+        assembly_(assembly),
+        memory_(memory_dtype(memory)),
+        element_size_(static_cast<int64_t>(c10::elementSize(memory))),
+        is_narrow_(memory != program.dtype),
+        copies_(program),
+        tile_(program, needs()) {}
+
+  // The elements from `begin` to `end` of all rows, counted through.
+  void run(c10::ArrayRef<Row> rows, int64_t begin, int64_t end) {
+    int64_t first = 0; // element of the row
+    for (const Row& row : rows) {
+      const int64_t row_end = std::min(row.num_elements, end - first);
+      for (int64_t i = std::max(int64_t{0}, begin - first); i < row_end; i += tile_.size) {
+        run_tile(row, i, std::min(tile_.size, row_end - i));
+      }
+      first += row.num_elements;
+      if (first >= end) {
+        return;
+      }
+    }
+  }
+
+ private:
+  SlotNeeds needs() const {
+    SlotNeeds needs{};
+    const size_t num_elsewhere = is_narrow_ ? 0 : program_.num_memory;
+    std::fill(needs.begin() + num_elsewhere, needs.begin() + program_.num_slots, SlotNeed::kAll);
+    return needs;
+  }
+
+  void run_tile(const Row& row, int64_t first, int64_t n) {
+    const auto place = [&](size_t slot) { return static_cast<char*>(row.memory[slot]) + first * element_size_; };
+    for (size_t slot = 0; slot < program_.num_memory; ++slot) {
+      if (!is_narrow_) {
+        tile_.slots[slot] = reinterpret_cast<T*>(place(slot));
+      } else if (copies_.is_read[slot]) {
+        loops<T>().loads[memory_](n, tile_.own(slot), place(slot), 1);
+      }
+    }
+    kernels::run_tile(program_, assembly_, row.numbers, n, tile_);
+    for (size_t slot = 0; is_narrow_ && slot < program_.num_memory; ++slot) {
+      if (copies_.is_written[slot]) {
+        loops<T>().stores[memory_](n, place(slot), tile_.own(slot));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Assembly* const assembly_;
+  const size_t memory_; // of kMemoryDtypes
+  const int64_t element_size_;
+  const bool is_narrow_;
+  const Copies copies_;
+  Tile<T> tile_;
+};
 
 template <typename T>
-void run_rows(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
+void run_rows(const Program& program, c10::ArrayRef<Row> rows, c10::ScalarType memory, const Assembly* assembly) {
   int64_t num_elements = 0;
   for (const Row& row : rows) {
     num_elements += row.num_elements;
   }
   parallel_for(num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-    run_part<T>(program, rows, assembly, begin, end);
+    Part<T>(program, memory, assembly).run(rows, begin, end);
   });
 }
 
@@ -179,8 +233,8 @@ size_t Program::num_whole_slots() const {
   return static_cast<size_t>(std::count(is_whole.begin(), is_whole.end(), true));
 }
 
-bool can_compute_in(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
+bool computes_floats_of(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || is_narrow_float(dtype);
 }
 
 std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype) {
@@ -217,9 +271,11 @@ std::optional<Program> parse(std::string_view text) {
   return Parser(text).parse();
 }
 
-void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly) {
+void run(const Program& program, c10::ArrayRef<Row> rows, c10::ScalarType memory, const Assembly* assembly) {
   TORCH_INTERNAL_ASSERT(!program.has_rows());
-  AT_DISPATCH_ALL_TYPES(program.dtype, "tile program", [&] { run_rows<scalar_t>(program, rows, assembly); });
+  TORCH_INTERNAL_ASSERT(
+      memory == program.dtype || (is_narrow_float(memory) && program.dtype == c10::ScalarType::Float));
+  AT_DISPATCH_ALL_TYPES(program.dtype, "tile program", [&] { run_rows<scalar_t>(program, rows, memory, assembly); });
 }
 
 } // namespace lazyplug::kernels

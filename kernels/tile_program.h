@@ -55,12 +55,13 @@ struct Program {
 };
 
 constexpr size_t kMaxSlots = 64;
-constexpr size_t kTileBytes = 48 * 1024;    // of all slots together
-bool can_compute_in(c10::ScalarType dtype); // floats
+constexpr size_t kTileBytes = 48 * 1024; // of all slots together
 // Of 16 bits: programs compute them in float32, and an instruction rounds after each step.
 constexpr bool is_narrow_float(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
 }
+// Whether there are programs of floats for memory of this dtype.
+bool computes_floats_of(c10::ScalarType dtype);
 // In which dtype programs compute what has this one. Nothing if there are no programs for it.
 std::optional<c10::ScalarType> computing_dtype(c10::ScalarType dtype);
 
@@ -93,7 +94,11 @@ struct Row {
 class Assembly;
 
 // Runs the program on each row, in parallel if there is enough to do; by its machine code as far as there is some.
-// Memory of two slots must be the same or apart.
-void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly = nullptr);
+// Memory of two slots must be the same or apart. It holds what the program computes, or, if that is float32, narrow
+// floats: these should have been rounded where they are written, since they are read as they have been computed.
+void run(const Program& program, c10::ArrayRef<Row> rows, c10::ScalarType memory, const Assembly* assembly = nullptr);
+inline void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly = nullptr) {
+  run(program, rows, program.dtype, assembly);
+}
 
 } // namespace lazyplug::kernels

@@ -16,6 +16,7 @@
 #include "backend/recording/tracer.h"
 #include "common/config.h"
 #include "common/small_set.h"
+#include "kernels/tile_program.h"
 #include "lowering/calls/optimizer_programs.h"
 #include "lowering/calls/runtime_ops.h"
 #include "lowering/passes/pass.h"
@@ -31,10 +32,6 @@ bool is_unobserved(const at::Tensor& tensor) {
   const auto keys =
       ((tensor.key_set() | tls.included_) - tls.excluded_).remove(c10::DispatchKey::BackendSelect); // of factories
   return (keys.raw_repr() & fast_kernels::kBetween) == 0 && !keys.has(c10::DispatchKey::PythonDispatcher);
-}
-
-bool can_compute_in(c10::ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kDouble;
 }
 
 bool is_like(const c10::TensorImpl& tensor, const c10::TensorImpl& first) {
@@ -67,7 +64,8 @@ bool fit(TensorLists lists) {
   const at::TensorList params = lists[0];
   const auto is_as_long = [&](at::TensorList list) { return list.size() == params.size(); };
   if (params.empty() || !std::all_of(lists.begin(), lists.end(), is_as_long) || !is_lazy(params[0]) ||
-      !can_compute_in(params[0].scalar_type()) || !is_unobserved(params[0]) || c10::GradMode::is_enabled()) {
+      !kernels::computes_floats_of(params[0].scalar_type()) || !is_unobserved(params[0]) ||
+      c10::GradMode::is_enabled()) {
     return false;
   }
   Storages storages;
@@ -480,7 +478,7 @@ bool optimizer_step(std::string_view name, TensorLists lists, const StepOptions&
     return false;
   }
   Draft draft;
-  draft.form.is_double = lists[0][0].scalar_type() == at::kDouble;
+  draft.form.dtype = lists[0][0].scalar_type();
   draft.form.maximizes = options["maximize"] != 0;
   (options["decoupled_weight_decay"] != 0 ? draft.form.decays : draft.form.adds_weights) = options["weight_decay"] != 0;
   rule->prepare(lists, options, draft);
@@ -492,13 +490,14 @@ bool optimizer_step(std::string_view name, TensorLists lists, const StepOptions&
   }
   const std::vector<Progress> progress = next_progress(draft, options);
   const std::vector<double> numbers = numbers_of(draft, options, progress);
-  if (numbers.empty()) {
+  const Update* update = update_of(rule->optimizer, draft.form);
+  if (numbers.empty() || !update) {
     return false;
   }
   go_on(draft, progress);
   const size_t num_written = on_device.size() - (draft.form.writes_gradients() ? 0 : 1);
   const at::TensorList read = draft.form.writes_gradients() ? at::TensorList() : lists[1];
-  record(TensorLists(on_device).slice(0, num_written), read, numbers, update_of(rule->optimizer, draft.form));
+  record(TensorLists(on_device).slice(0, num_written), read, numbers, *update);
   return true;
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "common/fork_safe_mutex.h"
 #include "kernels/tile_program.h"
+#include "lowering/fusion/narrow_floats.h"
 #include "lowering/fusion/pointwise_ops.h"
 
 namespace lazyplug {
@@ -21,7 +23,7 @@ using kernels::Slot;
 class Builder {
  public:
   Builder(const UpdateForm& form, bool has_functions, size_t num_kept) : form_(form), has_functions_(has_functions) {
-    program_.dtype = form.is_double ? c10::ScalarType::Double : c10::ScalarType::Float;
+    program_.dtype = *kernels::computing_dtype(form.dtype);
     program_.num_memory = program_.num_slots = static_cast<uint8_t>(num_kept + 2);
     gradient_ = static_cast<Slot>(num_kept + 1);
   }
@@ -78,7 +80,7 @@ class Builder {
   }
   // As it is for a _foreach_sqrt; one that writes is always the CPU's.
   Slot square_root(Slot x) {
-    return make(has_functions_ && !form_.is_double ? Opcode::kSqrtExact : Opcode::kSqrt, {x});
+    return make(has_functions_ && form_.dtype == c10::ScalarType::Float ? Opcode::kSqrtExact : Opcode::kSqrt, {x});
   }
 
   // sqrt(squares) / correction + epsilon, as Adam divides by it.
@@ -89,8 +91,9 @@ class Builder {
     return update(Opcode::kAddNumber, {root}, epsilon);
   }
 
-  const Program& program() const {
-    return program_;
+  // Nothing if some call rounds by place.
+  std::optional<Program> program() const {
+    return is_exact_ ? std::optional(program_) : std::nullopt;
   }
 
  private:
@@ -98,19 +101,20 @@ class Builder {
     Instruction instruction{opcode, out};
     std::copy(inputs.begin(), inputs.end(), instruction.inputs);
     instruction.number = number;
-    program_.instructions.push_back(instruction);
+    is_exact_ &= append_rounded(program_.instructions, form_.dtype, instruction);
     return out;
   }
 
   const UpdateForm& form_;
   const bool has_functions_;
   Program program_;
+  bool is_exact_ = true;
   Slot gradient_;
 };
 
 constexpr Slot kParams = Builder::kParams;
 
-Program adadelta(const UpdateForm& form, bool has_functions) {
+std::optional<Program> adadelta(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 2);
   const Slot squares = Builder::kept(0);
   const Slot changes = Builder::kept(1);
@@ -132,7 +136,7 @@ Program adadelta(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program adagrad(const UpdateForm& form, bool has_functions) {
+std::optional<Program> adagrad(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 1);
   const Slot sums = Builder::kept(0);
   step.prepare_gradient();
@@ -145,7 +149,7 @@ Program adagrad(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program adam(const UpdateForm& form, bool has_functions) {
+std::optional<Program> adam(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, form.keeps_maximum ? 3 : 2);
   const Slot averages = Builder::kept(0);
   Slot squares = Builder::kept(1);
@@ -160,7 +164,7 @@ Program adam(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program adamax(const UpdateForm& form, bool has_functions) {
+std::optional<Program> adamax(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 2);
   const Slot averages = Builder::kept(0);
   const Slot largest = Builder::kept(1);
@@ -174,7 +178,7 @@ Program adamax(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program nadam(const UpdateForm& form, bool has_functions) {
+std::optional<Program> nadam(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 2);
   const Slot averages = Builder::kept(0);
   const Slot squares = Builder::kept(1);
@@ -187,7 +191,7 @@ Program nadam(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program radam(const UpdateForm& form, bool has_functions) {
+std::optional<Program> radam(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 2);
   const Slot averages = Builder::kept(0);
   const Slot squares = Builder::kept(1);
@@ -205,7 +209,7 @@ Program radam(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program rmsprop(const UpdateForm& form, bool has_functions) {
+std::optional<Program> rmsprop(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, 1 + (form.is_centered ? 1 : 0) + (form.has_momentum ? 1 : 0));
   const Slot squares = Builder::kept(0);
   step.prepare_gradient();
@@ -231,7 +235,7 @@ Program rmsprop(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program sgd(const UpdateForm& form, bool has_functions) {
+std::optional<Program> sgd(const UpdateForm& form, bool has_functions) {
   Builder step(form, has_functions, form.has_momentum ? 1 : 0);
   step.prepare_gradient();
   Slot change = step.gradient();
@@ -245,7 +249,7 @@ Program sgd(const UpdateForm& form, bool has_functions) {
   return step.program();
 }
 
-Program program_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
+std::optional<Program> program_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
   switch (optimizer) {
     case Optimizer::kAdadelta:
       return adadelta(form, has_functions);
@@ -270,7 +274,7 @@ Program program_of(Optimizer optimizer, const UpdateForm& form, bool has_functio
 Update to_update(const Program& program) {
   Update update{to_string(program), std::vector<size_t>(program.num_memory)};
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.out < program.num_memory) {
+    if (instruction.out < program.num_memory && !kernels::is_narrowing(instruction.opcode)) {
       ++update.num_writes[instruction.out];
     }
   }
@@ -279,10 +283,9 @@ Update to_update(const Program& program) {
 
 // All that decides about a program, as a number.
 size_t key_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
-  auto key = static_cast<size_t>(optimizer);
+  auto key = static_cast<size_t>(optimizer) * c10::NumScalarTypes + static_cast<size_t>(form.dtype);
   for (const bool bit :
-       {form.is_double,
-        form.maximizes,
+       {form.maximizes,
         form.adds_weights,
         form.decays,
         form.has_momentum,
@@ -298,12 +301,16 @@ size_t key_of(Optimizer optimizer, const UpdateForm& form, bool has_functions) {
 // Those that have been asked for, for ever.
 struct Updates {
   ForkSafeMutex mutex;
-  std::unordered_map<size_t, Update> of; // never moves its elements
+  std::unordered_map<size_t, std::optional<Update>> of; // never moves its elements
 };
+
+const Update* to_pointer(const std::optional<Update>& update) {
+  return update ? &*update : nullptr;
+}
 
 } // namespace
 
-const Update& update_of(Optimizer optimizer, const UpdateForm& form) {
+const Update* update_of(Optimizer optimizer, const UpdateForm& form) {
   static auto* const updates = new Updates();
   static const bool may_have_functions = lazyplug::has_functions();
   const bool has_functions = may_have_functions && computes_functions();
@@ -311,12 +318,13 @@ const Update& update_of(Optimizer optimizer, const UpdateForm& form) {
   {
     const ForkSafeLock lock(updates->mutex);
     if (const auto found = updates->of.find(key); found != updates->of.end()) {
-      return found->second;
+      return to_pointer(found->second);
     }
   }
-  Update update = to_update(program_of(optimizer, form, has_functions));
+  const auto program = program_of(optimizer, form, has_functions);
+  auto update = program ? std::optional(to_update(*program)) : std::nullopt;
   const ForkSafeLock lock(updates->mutex);
-  return updates->of.try_emplace(key, std::move(update)).first->second;
+  return to_pointer(updates->of.try_emplace(key, std::move(update)).first->second);
 }
 
 } // namespace lazyplug

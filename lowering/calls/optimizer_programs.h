@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,14 +31,14 @@ enum class Optimizer : uint8_t {
 
 // Which step it is.
 struct UpdateForm {
-  bool is_double = false;     // of float64 parameters, else float32
-  bool maximizes = false;     // the gradient is negated first
-  bool adds_weights = false;  // a multiple of the parameters is added to the gradient: a number
-  bool decays = false;        // parameters are multiplied, apart from that: a number
-  bool has_momentum = false;  // RMSprop, SGD
-  bool is_nesterov = false;   // SGD
-  bool is_centered = false;   // RMSprop
-  bool keeps_maximum = false; // Adam
+  c10::ScalarType dtype = c10::ScalarType::Float; // of the parameters: a float
+  bool maximizes = false;                         // the gradient is negated first
+  bool adds_weights = false;                      // a multiple of the parameters is added to the gradient: a number
+  bool decays = false;                            // parameters are multiplied, apart from that: a number
+  bool has_momentum = false;                      // RMSprop, SGD
+  bool is_nesterov = false;                       // SGD
+  bool is_centered = false;                       // RMSprop
+  bool keeps_maximum = false;                     // Adam
 
   // Whether the gradients themselves are changed, as PyTorch does.
   bool writes_gradients() const {
@@ -49,7 +51,8 @@ struct Update {
   std::vector<size_t> num_writes; // of each list with memory
 };
 
-// From any thread.
-const Update& update_of(Optimizer optimizer, const UpdateForm& form);
+// Null if the CPU's kernels do not round all elements of such parameters in the same way, see append_rounded(). From
+// any thread.
+const Update* update_of(Optimizer optimizer, const UpdateForm& form);
 
 } // namespace lazyplug

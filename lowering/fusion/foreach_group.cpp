@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lowering/fusion/narrow_floats.h"
 #include "lowering/fusion/pointwise_ops.h"
 
 namespace lazyplug {
@@ -112,9 +113,8 @@ bool ForeachGroup::add_call(GraphNode& node, Opcode opcode) {
   if (writes) {
     write(instruction.out, node);
   }
-  instructions_.push_back(instruction);
   nodes_.push_back(&node);
-  return lists_.size() <= kernels::kMaxSlots;
+  return append_rounded(instructions_, dtype_, instruction) && lists_.size() <= kernels::kMaxSlots;
 }
 
 // Whether all lists have the rows of the group, each element without gaps.
@@ -135,7 +135,7 @@ bool ForeachGroup::has_layouts(const Signature& signature, size_t num_lists) {
     return operand.dtype == dtype_ && operand.sizes == layout.sizes && operand.strides == layout.strides &&
            operand.is_dense() && !operand.has_bits();
   };
-  bool all_fit = kernels::can_compute_in(dtype_) && operands.size() == num_lists * num_rows();
+  bool all_fit = kernels::computes_floats_of(dtype_) && operands.size() == num_lists * num_rows();
   for (size_t i = 0; all_fit && i < operands.size(); ++i) {
     all_fit = fits(i);
   }
@@ -285,7 +285,7 @@ kernels::Program ForeachGroup::program(const std::vector<uint8_t>& with_memory) 
     slots[list] = has_memory[list] ? slots[list] : next++;
   }
   kernels::Program program{
-      dtype_,
+      *kernels::computing_dtype(dtype_),
       static_cast<uint8_t>(with_memory.size()),
       next,
       static_cast<uint8_t>(numbers_.size()),

@@ -3,7 +3,10 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <vector>
+
 #include "kernels/opcode.h"
+#include "kernels/tile_program.h"
 
 namespace lazyplug {
 
@@ -34,6 +37,29 @@ inline bool needs_no_rounding(kernels::Opcode opcode) {
 inline bool rounds_between(kernels::Opcode opcode) {
   return opcode == kernels::Opcode::kRsqrt || opcode == kernels::Opcode::kSigmoidBackward ||
          opcode == kernels::Opcode::kCube || opcode == kernels::Opcode::kInverseSquare;
+}
+
+// Square roots of narrow ones are not those of the library.
+inline kernels::Opcode opcode_for(c10::ScalarType dtype, kernels::Opcode opcode) {
+  return kernels::is_narrow_float(dtype) && opcode == kernels::Opcode::kSqrt ? kernels::Opcode::kSqrtExact : opcode;
+}
+
+// For a program on memory of this dtype, which runs without vectors or places in mind: the instruction, and what
+// rounds its result. False if there is no such: of sums with a multiple, the CPU's kernels round some elements once and
+// others twice.
+inline bool
+append_rounded(std::vector<kernels::Instruction>& program, c10::ScalarType dtype, kernels::Instruction instruction) {
+  const bool is_narrow = kernels::is_narrow_float(dtype);
+  const bool has_product = instruction.opcode == kernels::Opcode::kAdd || instruction.opcode == kernels::Opcode::kSub;
+  if (is_narrow && (has_product || rounds_between(instruction.opcode))) {
+    return false;
+  }
+  instruction.opcode = opcode_for(dtype, instruction.opcode);
+  program.push_back(instruction);
+  if (is_narrow && !needs_no_rounding(instruction.opcode)) {
+    program.push_back({narrowing(dtype), instruction.out, {instruction.out}});
+  }
+  return true;
 }
 
 } // namespace lazyplug

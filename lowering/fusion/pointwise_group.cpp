@@ -82,7 +82,7 @@ bool PointwiseGroup::add(GraphNode& node, kernels::Window window) {
 bool PointwiseGroup::begin_join(GraphNode& join, c10::ArrayRef<Part> parts) {
   layout_ = join.layout_of(0);
   const auto computing = kernels::computing_dtype(layout_.dtype);
-  if (!computing || !kernels::can_compute_in(*computing)) {
+  if (!computing || !kernels::computes_floats_of(*computing)) {
     return false;
   }
   layout_.dtype = *computing;
@@ -226,8 +226,7 @@ Opcode PointwiseGroup::opcode_of(const PointwiseOp& op) const {
   if (op.kind == PointwiseOp::Kind::kBits && is_of_integers() && call_dtype_ != c10::ScalarType::Bool) {
     return bitwise_opcode(op);
   }
-  // The library has none for narrow floats.
-  return kernels::is_narrow_float(call_dtype_) && op.opcode == Opcode::kSqrt ? Opcode::kSqrtExact : op.opcode;
+  return opcode_for(call_dtype_, op.opcode);
 }
 
 bool PointwiseGroup::can_compute(const PointwiseOp& op, Opcode opcode) const {

@@ -21,6 +21,17 @@ bool checks_number(Opcode opcode) {
          opcode == Opcode::kLerp;
 }
 
+// The CPU's kernels round it to narrow floats before they compute. Those that multiply in place do.
+bool rounds_number(const kernels::Instruction& instruction) {
+  return instruction.opcode == Opcode::kAddNumber || instruction.opcode == Opcode::kSubNumber ||
+         (instruction.opcode == Opcode::kMulNumber && instruction.out == instruction.inputs[0]);
+}
+
+double rounded_to(c10::ScalarType dtype, double number) {
+  const auto value = static_cast<float>(number);
+  return dtype == at::kHalf ? static_cast<float>(c10::Half(value)) : static_cast<float>(c10::BFloat16(value));
+}
+
 template <typename T>
 double convert(const c10::IValue& number, bool is_checked) {
   if (is_checked) {
@@ -49,11 +60,15 @@ TileKernel::TileKernel(kernels::Program program, size_t num_rows)
       num_rows_(num_rows),
       is_written_(program_.num_slots),
       is_checked_(program_.num_numbers),
-      is_negated_(find_negated_numbers(program_)) {
+      is_negated_(find_negated_numbers(program_)),
+      is_rounded_(program_.num_numbers) {
   for (const kernels::Instruction& instruction : program_.instructions) {
     is_written_[instruction.out] = true;
     if (checks_number(instruction.opcode)) {
       is_checked_[instruction.number] = true;
+    }
+    if (rounds_number(instruction)) {
+      is_rounded_[instruction.number] = true;
     }
   }
 }
@@ -67,6 +82,9 @@ class TileKernel::Rows {
         first_(first.slice(0, kernel.num_rows_)),
         memory_(kernel.num_rows_ * kernel.program_.num_memory) {}
 
+  c10::ScalarType dtype() const {
+    return first(0).scalar_type();
+  }
   const at::Tensor& first(size_t row) const {
     return first_[row].toTensor();
   }
@@ -80,7 +98,7 @@ class TileKernel::Rows {
       const at::Tensor& tensor = tensors[i].toTensor();
       const size_t row = i % kernel_.num_rows_;
       const size_t slot = first_slot + i / kernel_.num_rows_;
-      check_layout(tensor, first(row), kernel_.program_.dtype);
+      check_layout(tensor, first(row), dtype());
       place(slot, row) =
           kernel_.is_written_[slot] ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
     }
@@ -92,10 +110,8 @@ class TileKernel::Rows {
     for (size_t slot = first_slot; slot < kernel_.program_.num_memory; ++slot) {
       for (size_t row = 0; row < kernel_.num_rows_; ++row) {
         const at::Tensor& like = first(row);
-        at::Tensor tensor = at::detail::empty_strided_cpu(
-            like.sizes(),
-            strides_of_result(like.sizes(), like.strides()),
-            kernel_.program_.dtype);
+        at::Tensor tensor =
+            at::detail::empty_strided_cpu(like.sizes(), strides_of_result(like.sizes(), like.strides()), dtype());
         place(slot, row) = tensor.mutable_data_ptr();
         fresh.push_back(std::move(tensor));
       }
@@ -121,7 +137,7 @@ void TileKernel::operator()(c10::Stack& stack) const {
   Rows rows(*this, tensors);
   rows.add(0, tensors);
   auto fresh = rows.add_fresh(tensors.size() / num_rows_);
-  run(rows, read_numbers(numbers, number_lists));
+  run(rows, rounded(read_numbers(numbers, number_lists), rows.dtype()));
   stack.emplace_back(std::move(fresh));
 }
 
@@ -132,7 +148,7 @@ void TileKernel::update(c10::Stack& stack) const {
   Rows rows(*this, written.toListRef());
   rows.add(0, written.toListRef());
   rows.add(written.toListRef().size() / num_rows_, read.toListRef());
-  run(rows, read_flat_numbers(numbers));
+  run(rows, rounded(read_flat_numbers(numbers), rows.dtype()));
 }
 
 // `numbers` are those of all rows, or of each in turn.
@@ -143,7 +159,7 @@ void TileKernel::run(const Rows& rows, const std::vector<double>& numbers) const
   for (size_t row = 0; row < num_rows_; ++row) {
     all.push_back({rows.first(row).numel(), rows.memory(row), numbers.data() + row * step});
   }
-  kernels::run(program_, all, assembly_.next(program_));
+  kernels::run(program_, all, rows.dtype(), assembly_.next(program_));
 }
 
 std::vector<double> TileKernel::read_flat_numbers(const c10::IValue& numbers) const {
@@ -180,6 +196,15 @@ std::vector<double> TileKernel::read_numbers(const c10::IValue& numbers, const c
     }
   }
   return result;
+}
+
+// As programs on this dtype are to have them.
+std::vector<double> TileKernel::rounded(std::vector<double> numbers, c10::ScalarType dtype) const {
+  for (size_t i = 0; kernels::is_narrow_float(dtype) && i < numbers.size(); ++i) {
+    const bool is_rounded = is_rounded_[i % program_.num_numbers];
+    numbers[i] = is_rounded ? rounded_to(dtype, numbers[i]) : numbers[i];
+  }
+  return numbers;
 }
 
 // As the program's dtype has it.

@@ -27,6 +27,8 @@ namespace lazyplug {
 //
 // `written` and `read` hold the slots with memory, in this order, as `tensors` does. `numbers` are the program's, or
 // its first ones, and for each of the others as many as there are rows.
+//
+// Tensors hold what the program computes, or narrow floats if that rounds to them.
 class TileKernel {
  public:
   TileKernel(kernels::Program program, size_t num_rows);
@@ -42,6 +44,7 @@ class TileKernel {
   void run(const Rows& rows, const std::vector<double>& numbers) const;
   std::vector<double> read_numbers(const c10::IValue& numbers, const c10::IValue& lists) const;
   std::vector<double> read_flat_numbers(const c10::IValue& numbers) const;
+  std::vector<double> rounded(std::vector<double> numbers, c10::ScalarType dtype) const;
   double read_number(const c10::IValue& number, size_t index) const;
 
   kernels::Program program_;
@@ -50,6 +53,7 @@ class TileKernel {
   std::vector<bool> is_written_; // slots with memory
   std::vector<bool> is_checked_; // numbers
   std::vector<bool> is_negated_;
+  std::vector<bool> is_rounded_; // in programs on narrow floats
 };
 
 // The program that a node names, see kernels::to_string(). Raises if the text is none.

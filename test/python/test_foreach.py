@@ -24,6 +24,7 @@ OPS = [
     *foreach_other_op_db,
 ]
 assert ops
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.complex64)
 
 
 def variants(op, dtype):
@@ -38,6 +39,13 @@ def to_device(value):
     return [to_device(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
+def without_signs_of_nan(tensors):
+    """On the CPU, that of a rounded one depends on where it stands in memory."""
+    if not isinstance(tensors, (list, tuple)) or not tensors[0].is_floating_point():
+        return tensors
+    return [torch.where(t.isnan(), torch.nan, t) for t in tensors]
+
+
 def call(fn, tensors, args, kwargs):
     try:
         return fn(tensors, *args, **kwargs), None
@@ -45,11 +53,12 @@ def call(fn, tensors, args, kwargs):
         return None, error
 
 
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.complex64), ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_op(op, dtype):
     """Of PyTorch's database, in place and not: results, what is written, versions and errors are the CPU's."""
     count = 0
+    seen = without_signs_of_nan if dtype == torch.bfloat16 else lambda tensors: tensors
     for fn, in_place in variants(op, dtype):
         samples = op.sample_inputs("cpu", dtype, noncontiguous=False, allow_higher_dtype_scalars=True)
         for sample in [s for s, _ in zip(samples, range(60), strict=False)]:
@@ -62,21 +71,21 @@ def test_every_op(op, dtype):
             actual, error = call(fn, lazy, lazy_args, {k: to_device(v) for k, v in kwargs.items()})
             assert type(error) is type(eager_error), (error, eager_error)
             if error is None:
-                assert_same(actual, expected)
+                assert_same(seen(actual), seen(expected))
                 bumps = [t._version - v for t, v in zip(lazy, versions, strict=True)]
                 assert bumps == [t._version for t in tensors], "versions"
-            assert_same(lazy, tensors, "written" if in_place else "read")
+            assert_same(seen(lazy), seen(tensors), "written" if in_place else "read")
             count += 1
     assert count or dtype not in op.dtypes or not list(variants(op, dtype))
 
 
-def parameters(device, n=5, layout=torch.contiguous_format):
+def parameters(device, n=5, layout=torch.contiguous_format, dtype=torch.float32):
     torch.manual_seed(0)
     shapes = [(3, 4), (7,), (), (2, 3, 4, 5), (33, 65)][:n]
     tensors = [torch.rand(shape) + 0.5 for shape in shapes]
     if layout == torch.channels_last:
         tensors = [t.to(memory_format=layout) if t.dim() == 4 else t for t in tensors]
-    return [t.to(device) for t in tensors]
+    return [t.to(device, dtype) for t in tensors]
 
 
 def adam_like(params, grads, moments, squares, step):
@@ -93,12 +102,13 @@ def adam_like(params, grads, moments, squares, step):
 
 @pytest.mark.own_schedule("counts graphs")
 @pytest.mark.parametrize("layout", (torch.contiguous_format, torch.channels_last), ids=str)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
 @pytest.mark.parametrize("keep", (False, True), ids=("temporary", "kept"))
-def test_an_optimizers_step_is_one_kernel(layout, keep):
+def test_an_optimizers_step_is_one_kernel(layout, dtype, keep):
     """Eight calls on five tensors are eight nodes; the denominators have memory only if somebody keeps them."""
     results = {}
     for device in ("cpu", DEVICE):
-        lists = [parameters(device, layout=layout) for _ in range(4)]
+        lists = [parameters(device, layout=layout, dtype=dtype) for _ in range(4)]
         with work() as done:
             for step in range(1, 5):
                 kept = adam_like(*lists, step)

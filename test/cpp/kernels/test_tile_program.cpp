@@ -239,6 +239,28 @@ TEST(TileProgram, KeepsWithinATileWhatHasNoMemory) {
   }
 }
 
+TEST(TileProgram, MayWorkOnMemoryOfNarrowFloats) {
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    const Opcode narrows = dtype == at::kHalf ? Opcode::kToHalf : Opcode::kToBFloat16;
+    const Program program{
+        at::kFloat,
+        3,
+        3,
+        0,
+        {{Opcode::kMul, 0, {0, 1}}, {narrows, 0, {0}}, {Opcode::kDiv, 2, {0, 1}}, {narrows, 2, {2}}}};
+    const at::Tensor a = at::rand({5'003}).to(dtype);
+    const at::Tensor b = at::rand({5'003}).add(0.5).to(dtype);
+    const at::Tensor fresh = at::empty({5'003}, dtype);
+    const at::Tensor product = a.mul(b);
+    const at::Tensor b_before = b.clone();
+    run(program, std::vector<Row>{Tensors({a, b, fresh}, {}).row()}, dtype);
+    EXPECT_TRUE(at::equal(a, product)) << dtype;
+    EXPECT_TRUE(at::equal(b, b_before)) << dtype;
+    EXPECT_TRUE(at::equal(fresh, product.div(b))) << dtype;
+  }
+  EXPECT_THROW(run(kProgram, {}, at::kDouble), c10::Error);
+}
+
 TEST(TileProgram, NumbersAreThoseOfTheRow) {
   const at::Tensor x = at::zeros({2});
   const Program program{at::kFloat, 1, 1, 2, {{Opcode::kAddNumber, 0, {0}, 0}, {Opcode::kMulNumber, 0, {0}, 1}}};

@@ -205,9 +205,27 @@ TEST_F(ForeachGroups, ViewsAreListsOfTheirOwnThatAreOnlyRead) {
   EXPECT_FALSE(group.add(*last)) << "the group has yet to make them";
 }
 
+TEST_F(ForeachGroups, EachStepOnNarrowFloatsIsRounded) {
+  const Geometry narrow = Geometry::contiguous(at::kHalf, {4});
+  const Values x = leaves(2, narrow);
+  ForeachGroup group(graph);
+  const Values y = call("aten::_foreach_mul_", "Scalar", {x}, {3.0}, narrow);
+  EXPECT_TRUE(group.add(*last));
+  const Values roots = call("aten::_foreach_sqrt", "", {y}, {}, narrow);
+  EXPECT_TRUE(group.add(*last));
+  call("aten::_foreach_neg_", "", {roots}, {}, narrow);
+  EXPECT_TRUE(group.add(*last));
+  EXPECT_EQ(
+      kernels::to_string(group.program({0, 1})),
+      "f32 memory 2 slots 2 numbers 1 0 = mul_number 0 0 ; 0 = to_half 0 ; 1 = sqrt_exact 0 ; 1 = to_half 1 ; "
+      "1 = neg 1 ;");
+  call("aten::_foreach_add_", "List", {y, roots}, {1.0}, narrow);
+  EXPECT_FALSE(group.add(*last)) << "sums with a multiple are rounded by place";
+}
+
 TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
   for (const at::Tensor& example :
-       {at::ones({4, 2}).select(1, 0), at::ones({4}, at::kInt), at::ones({4}, at::kHalf), at::ones({1}).expand({4})}) {
+       {at::ones({4, 2}).select(1, 0), at::ones({4}, at::kInt), at::ones({1}).expand({4})}) {
     ForeachGroup group(graph);
     call("aten::_foreach_mul_", "Scalar", {leaves(2)}, {3.0}, geometry_of(example));
     EXPECT_FALSE(group.add(*last)) << example;

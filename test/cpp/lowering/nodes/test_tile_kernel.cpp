@@ -56,6 +56,29 @@ TEST(TileKernelTest, NumbersThatOverflowRaiseWhereEagersDo) {
   EXPECT_TRUE(at::isinf(tensors.get(0)).item<bool>());
 }
 
+// As PyTorch does: a number that is added, or multiplies in place, but no divisor, nor other factors.
+TEST(TileKernelTest, SomeNumbersAreRoundedForNarrowFloats) {
+  constexpr double kNumber = 1.2345678;
+  constexpr const char* kText =
+      "f32 memory 4 slots 4 numbers 4 1 = mul_number 0 3 ; 1 = to_bfloat16 1 ; 2 = div_number 0 2 ; "
+      "2 = to_bfloat16 2 ; 3 = add_number 0 1 ; 3 = to_bfloat16 3 ; 0 = mul_number 0 0 ; 0 = to_bfloat16 0 ;";
+  const auto tensors = [] {
+    at::manual_seed(0);
+    return c10::List<at::Tensor>({at::randn({3, 33}, at::kBFloat16).t(), at::randn({7}, at::kBFloat16)});
+  };
+  const c10::List<at::Tensor> actual = tensors();
+  const auto fresh = run(kText, actual, numbers({kNumber, kNumber, kNumber, kNumber}), lists({}));
+  ASSERT_EQ(fresh.size(), 6);
+  std::vector<at::Tensor> expected = tensors().vec();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(at::equal(fresh[i], expected[i].mul(kNumber)));
+    EXPECT_TRUE(at::equal(fresh[2 + i], expected[i].div(kNumber)));
+    EXPECT_TRUE(at::equal(fresh[4 + i], expected[i].add(kNumber)));
+    EXPECT_TRUE(at::equal(actual.get(i), expected[i].mul_(at::Scalar(kNumber))));
+    EXPECT_EQ(fresh[i].scalar_type(), at::kBFloat16);
+  }
+}
+
 TEST(TileKernelTest, RefusesLayoutsThatDiffer) {
   const c10::List<at::Tensor> tensors({at::ones({2, 2}), at::ones({1}), at::ones({2, 2}).t(), at::ones({1})});
   EXPECT_THROW(run("f32 memory 2 slots 2 numbers 0 0 = mul 0 1 ;", tensors, numbers({}), lists({})), c10::Error);
