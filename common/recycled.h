@@ -24,7 +24,7 @@ class Recycled {
   }
   static void operator delete(void* memory, size_t size) {
     Kept& kept = kept_;
-    if (size != sizeof(T) || kept.count >= kept.most) {
+    if (size != sizeof(T) || (kept.count >= kept.most && !begin(kept))) {
       ::operator delete(memory);
       return;
     }
@@ -42,22 +42,37 @@ class Recycled {
   struct Block {
     Block* next;
   };
+  // Has no destructor: objects may die after what empties it, with the thread's others, and still find it.
   struct Kept {
-    Block* first = nullptr;
-    size_t count = 0;
-    size_t most = kMost;
+    Block* first;
+    size_t count;
+    size_t most;
+    bool has_ended;
+  };
+  static inline thread_local Kept kept_{};
 
-    // Objects may die after it, with the thread's others.
-    ~Kept() {
-      most = 0;
-      while (first) {
-        Block* block = first;
-        first = block->next;
+  struct Emptied {
+    Emptied() = default;
+    Emptied(const Emptied&) = delete;
+    Emptied& operator=(const Emptied&) = delete;
+    ~Emptied() {
+      kept_.most = 0;
+      kept_.has_ended = true;
+      while (Block* block = kept_.first) {
+        kept_.first = block->next;
         ::operator delete(block);
       }
     }
   };
-  static inline thread_local Kept kept_;
+  // The first time on a thread. Says whether there is room.
+  static bool begin(Kept& kept) {
+    if (kMost == 0 || kept.most != 0 || kept.has_ended) {
+      return false;
+    }
+    static thread_local const Emptied emptied;
+    kept.most = kMost;
+    return true;
+  }
 };
 
 } // namespace lazyplug

@@ -28,6 +28,10 @@ c10::DeviceIndex device_count_or_zero() noexcept {
   }
 }
 
+void check_not_pinned(std::optional<bool> pin_memory) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+}
+
 void check_device_index(c10::DeviceIndex index) {
   TORCH_CHECK(
       0 <= index && index < device_count(),

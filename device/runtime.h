@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 
 namespace lazyplug {
 
@@ -26,6 +27,9 @@ void check_device_index(c10::DeviceIndex index);
 // The index itself, or the current device for -1, which stands for "no index given". Raises RuntimeError if there is
 // no such device.
 c10::DeviceIndex resolve_device_index(c10::DeviceIndex index);
+
+// Raises RuntimeError if it is asked for: memory of the device cannot be.
+void check_not_pinned(std::optional<bool> pin_memory);
 
 // Each thread has its own current device; it starts with 0.
 c10::DeviceIndex current_device();

@@ -8,7 +8,7 @@
 #include "kernels/running_sum.h"
 
 // Sums in the order in which the CPU's kernel of PyTorch (ATen/native/cpu/SumKernel.cpp) adds up, and hence with its
-// bits: of fewer than 2^20 terms each.
+// bits: of fewer than 2^19 terms each.
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 

@@ -1,6 +1,7 @@
 #include "kernels/norm_gradient.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/parallel.h"
@@ -29,8 +30,8 @@ void run(const NormGradient& norm) {
       loops<float>().norm_gradient(norm, first_row(block), first_row(block + 1), of_block, of_block + n);
     }
   });
-  for (float* result : {norm.of_weight, norm.of_bias}) {
-    const float* of_block = sums.data() + (result == norm.of_bias ? n : 0);
+  for (const auto& [result, place] : {std::pair(norm.of_weight, int64_t{0}), std::pair(norm.of_bias, n)}) {
+    const float* of_block = sums.data() + place;
     for (int64_t block = 0; result && block < num_blocks; ++block, of_block += 2 * n) {
       for (int64_t i = 0; i < n; ++i) {
         result[i] = block == 0 ? of_block[i] : result[i] + of_block[i];

@@ -339,6 +339,7 @@ class RunWriter {
         latest = use;
       }
     }
+    TORCH_INTERNAL_ASSERT(chosen < num_registers_, "an instruction that needs too many registers");
     Register& result = registers_[chosen];
     if (result.value && result.is_unsaved && latest != kNever) {
       TORCH_INTERNAL_ASSERT(stores_, "a run whose first elements need too many registers");

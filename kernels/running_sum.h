@@ -12,9 +12,9 @@ struct RunningSum {
   static constexpr int kParts = 4; // vectors that take turns
   static constexpr int kLanes = 32 / sizeof(T);
   static constexpr int kRound = kParts * kLanes;
-  // At least, so that there is a vector; and fewer, so that there are no more levels.
+  // At least, so that there is a vector; and fewer, so that PyTorch's partial sums are of 16 terms, too.
   static constexpr int64_t kMinElements = kLanes;
-  static constexpr int64_t kEndElements = int64_t{kRound} << 20;
+  static constexpr int64_t kEndElements = int64_t{kRound} << 19;
 
   alignas(32) T levels[kLevels][kRound] = {};
   alignas(32) T rest[kRound]; // the first are elements that make no whole round yet

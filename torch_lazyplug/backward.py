@@ -10,10 +10,14 @@ A backward pass that starts from the CPU may come by this device, too. It runs o
 in use and no other accelerator is; one that starts from another accelerator is left alone.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch.autograd import Variable
 
 from torch_lazyplug import _C
+from torch_lazyplug._wrapping import Function, wrap_attribute
 
 _OTHER_ACCELERATORS = (torch.cuda, torch.xpu)
 
@@ -34,6 +38,23 @@ class CallingThreadEngine(torch._C._ImperativeEngine):
     )
 
 
+def _noting(begin: bool) -> Callable[[Function], Function]:
+    """Nodes that are made while saved tensors have hooks run Python's code."""
+
+    def wrap(change_hooks: Function) -> Function:
+        def wrapper(*args: Any) -> Any:
+            result = change_hooks(*args)
+            _C._backward._note_saved_tensors_hooks(begin)
+            return result
+
+        return wrapper
+
+    return wrap
+
+
 def install() -> None:
     """Makes ``torch.autograd.backward`` and ``grad`` use this engine."""
     Variable._execution_engine = CallingThreadEngine()
+    for module in (torch._C._autograd, torch.autograd):
+        wrap_attribute(module, "_push_saved_tensors_default_hooks", _noting(begin=True))
+        wrap_attribute(module, "_pop_saved_tensors_default_hooks", _noting(begin=False))

@@ -2,6 +2,9 @@
 
 A storage arrives as a copy of its contents, carried by CPU shared memory. It cannot be shared: what an op writes need
 not be the memory that it read. Tensors that share a storage, and are sent together, still share one on arrival.
+
+Contents that could not be computed arrive as such: whoever uses them there gets the error. An error while a result is
+packed would be lost with it, and who waits for it would wait for ever.
 """
 
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torch_lazyplug import _C
 from torch_lazyplug._wrapping import wrap_once
 
 # What pickle calls in the other process, and with what.
@@ -27,7 +31,11 @@ def _storage_reducer(original: Callable[[Any], Reduction]) -> Callable[[Any], Re
     def reduce_storage(storage: torch.UntypedStorage) -> Reduction:
         if storage.device.type != "lazy":
             return original(storage)
-        contents = storage.cpu().share_memory_()
+        try:
+            contents = storage.cpu()
+        except Exception as error:
+            return _rebuild_failed, (storage.nbytes(), storage.device.index, type(error).__name__, str(error))
+        contents.share_memory_()
         _keep_while_spawning(contents)
         return _rebuild_storage, (contents, storage.device.index)
 
@@ -39,6 +47,12 @@ def _keep_while_spawning(contents: torch.UntypedStorage) -> None:
     spawning = get_spawning_popen()
     if spawning is not None:
         vars(spawning).setdefault("_lazyplug_contents", []).append(contents)
+
+
+def _rebuild_failed(num_bytes: int, index: int, error: str, message: str) -> torch.UntypedStorage:
+    storage = torch.UntypedStorage(num_bytes, device=torch.device("lazy", index))
+    _C._lazy._fail_storage(storage, error, message)
+    return storage
 
 
 def _rebuild_storage(contents: torch.UntypedStorage, index: int) -> torch.UntypedStorage:

@@ -77,11 +77,7 @@ void wait_device_ops(const std::vector<std::string>& devices) {
   }
 }
 
-void sync_multi(
-    const std::vector<at::Tensor>& tensors,
-    const std::vector<std::string>& devices,
-    bool wait,
-    bool /*sync_ltc_data*/) {
+void sync_multi(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& devices, bool wait) {
   const SyncCause cause("sync_multi");
   for (const at::Tensor& tensor : tensors) {
     DeviceContext::materialize(lazy_storage_of(tensor));
@@ -144,6 +140,28 @@ void materialize(const c10::Storage& storage, bool for_write) {
     note_sync("using the memory of a storage");
     for_write ? DeviceContext::materialize_for_write(*lazy) : DeviceContext::materialize(*lazy);
   }
+}
+
+namespace {
+
+template <typename Error>
+std::exception_ptr make_error(const std::string& message) {
+  return std::make_exception_ptr(Error({__func__, __FILE__, __LINE__}, message));
+}
+
+} // namespace
+
+void fail(const c10::Storage& storage, const std::string& type, const std::string& message) {
+  auto* lazy = LazyStorageImpl::of(storage);
+  TORCH_CHECK(lazy, "not a storage of the lazy device");
+  const auto error = type == "IndexError"            ? make_error<c10::IndexError>(message)
+                     : type == "ValueError"          ? make_error<c10::ValueError>(message)
+                     : type == "TypeError"           ? make_error<c10::TypeError>(message)
+                     : type == "NotImplementedError" ? make_error<c10::NotImplementedError>(message)
+                     : type == "OutOfMemoryError"    ? make_error<c10::OutOfMemoryError>(message)
+                     : type == "LinAlgError"         ? make_error<c10::LinAlgError>(message)
+                                                     : make_error<c10::Error>(message);
+  lazy->context().fail(*lazy, error);
 }
 
 at::Tensor memory_alias(const at::Tensor& tensor, bool on_cpu) {

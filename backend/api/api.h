@@ -19,13 +19,10 @@ void mark_step(const std::string& device, const std::vector<std::string>& device
 // nobody has seen.
 void wait_device_ops(const std::vector<std::string>& devices);
 
-// Makes the tensors available, and the devices idle. Raises RuntimeError for a
-// tensor that is not lazy, and the error of one that failed.
-void sync_multi(
-    const std::vector<at::Tensor>& tensors,
-    const std::vector<std::string>& devices,
-    bool wait,
-    bool sync_ltc_data);
+// Makes the tensors available, and ends the step on the named devices; `wait`:
+// these are idle then. Raises RuntimeError for a tensor that is not lazy, and
+// the error of one that failed.
+void sync_multi(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& devices, bool wait);
 
 // The storage of a lazy tensor; raises RuntimeError for any other.
 LazyStorageImpl& lazy_storage_of(const at::Tensor& tensor);
@@ -61,6 +58,11 @@ void stop_workers();
 void materialize(const at::Tensor& tensor);
 // `for_write`: the caller writes the memory in place.
 void materialize(const c10::Storage& storage, bool for_write = false);
+
+// Gives a lazy storage an error for its contents, which a process has met that
+// was to send them: of the type that Python calls `type`, as far as the device
+// raises such. Raises RuntimeError for any other storage.
+void fail(const c10::Storage& storage, const std::string& type, const std::string& message);
 
 // A tensor over the memory that the lazy tensor has now, on the CPU or on the lazy device, which keeps that memory
 // alive and sees what is written to it directly. The first op that writes the lazy tensor gives it other memory.

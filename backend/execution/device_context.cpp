@@ -31,12 +31,6 @@ void wait_and_learn(StreamContext& stream, Worker::Ticket ticket) {
   }
 }
 
-void wait(const FutureContents& data) {
-  if (!data.is_ready()) {
-    without_gil([&] { data.wait(); });
-  }
-}
-
 void note_origins(c10::ArrayRef<TensorArg> args, const Outputs& outputs, const char* location) {
   for (const TensorArg& arg : args) {
     if (arg.written) {
@@ -55,6 +49,12 @@ void raise(const FailurePtr& failure) {
 }
 
 } // namespace
+
+void wait(const FutureContents& data) {
+  if (!data.is_ready()) {
+    without_gil([&] { data.wait(); });
+  }
+}
 
 struct DeviceContexts {
   // Never destroyed: tensors may outlive static destruction.
@@ -107,8 +107,8 @@ Outputs DeviceContext::record(
     c10::ArrayRef<c10::IValue> scalars) {
   ensure_initialized();
   StreamContext& stream = this->stream(current_stream_id(index_)); // may take the lock
+  Outputs outputs;                                                 // die without the lock
   Lock lock(mutex_);
-  Outputs outputs;
   record_locked(stream, signature, args, scalars, lock, outputs);
   return outputs;
 }
@@ -217,6 +217,7 @@ void DeviceContext::drop_pending(LazyStorageImpl& storage) {
 }
 
 void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
+  check_not_bad_fork();
   if (config().debug.get()) {
     note_origin(storage.id(), current_location());
   }
@@ -226,6 +227,13 @@ void DeviceContext::adopt(LazyStorageImpl& storage, c10::Storage memory) {
   storage.step_ = 0;
   lock.discard(storage.set_available(std::move(memory)));
   lock.discard({{}, {}, std::exchange(storage.failure_, nullptr)});
+}
+
+void DeviceContext::fail(LazyStorageImpl& storage, const std::exception_ptr& error) {
+  check_not_bad_fork();
+  Lock lock(mutex_);
+  drop_pending(storage);
+  lock.discard(storage.set_failed(std::make_shared<Failure>(error)));
 }
 
 LazyStorageImpl::State DeviceContext::state_of(const LazyStorageImpl& storage) {
@@ -327,6 +335,7 @@ void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {
 }
 
 void DeviceContext::hold_check(const c10::Storage& storage) {
+  check_not_bad_fork();
   if (auto* lazy = LazyStorageImpl::of(storage)) {
     const Lock lock(lazy->context().mutex_);
     if (lazy->stream_) {
@@ -398,6 +407,7 @@ c10::Storage DeviceContext::materialize_for_write(LazyStorageImpl& storage, size
 }
 
 void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
+  check_not_bad_fork();
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   {
     Lock lock(storage.context().mutex_);
@@ -415,6 +425,7 @@ void DeviceContext::resize(LazyStorageImpl& storage, size_t nbytes) {
 }
 
 void DeviceContext::refresh(LazyStorageImpl& storage, const c10::Storage& memory, size_t nbytes) {
+  check_not_bad_fork();
   Lock lock(storage.context().mutex_);
   storage.set_nbytes(nbytes);
   lock.discard(storage.set_available(memory));

@@ -53,6 +53,9 @@ class DeviceContext {
   // Gives the storage contents that are already in memory.
   void adopt(LazyStorageImpl& storage, c10::Storage memory);
 
+  // It could not be computed: as if a job had raised the error.
+  void fail(LazyStorageImpl& storage, const std::exception_ptr& error);
+
   // Makes the storage available, and returns its memory. Rethrows the error if
   // its contents could not be computed.
   static c10::Storage materialize(LazyStorageImpl& storage);
@@ -166,5 +169,8 @@ class DeviceContext {
   // Made when they are first used, and never destroyed.
   std::array<std::atomic<StreamContext*>, kStreamsPerDevice> streams_{};
 };
+
+// Returns when the contents are there; without Python's lock.
+void wait(const FutureContents& data);
 
 } // namespace lazyplug

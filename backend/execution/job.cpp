@@ -50,6 +50,10 @@ class Failures {
     return all_.emplace_back(std::make_shared<Failure>(error));
   }
 
+  bool empty() const {
+    return all_.empty();
+  }
+
   std::vector<FailurePtr> of_this_job() && {
     all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(num_inherited_));
     return std::move(all_);
@@ -192,10 +196,17 @@ std::vector<ProfiledKernel> profiled_kernels(const std::vector<KernelTime>& time
   return kernels;
 }
 
-void mark_proven(const Trace& trace) {
-  for (const Node& node : trace.nodes()) {
-    if (node.signature) {
-      node.signature->proven.value.store(true, std::memory_order_relaxed);
+bool has_errors(const ComputationResult& result) {
+  return std::any_of(result.outputs.begin(), result.outputs.end(), [](const auto& output) {
+    return output.error != nullptr;
+  });
+}
+
+// Those of ops whose kernels have run.
+void mark_proven(const Trace& trace, c10::ArrayRef<Value> roots) {
+  for (const NodeId id : needed_nodes(trace, roots)) {
+    if (const auto& signature = trace.node(id).signature) {
+      signature->proven.value.store(true, std::memory_order_relaxed);
     }
   }
 }
@@ -348,6 +359,14 @@ ComputationResult compute(Job& job, Failures& failures) {
 
 } // namespace
 
+bool may_teach(const Trace& trace, c10::ArrayRef<Value> roots) {
+  const std::vector<NodeId> needed = needed_nodes(trace, roots);
+  return std::any_of(needed.begin(), needed.end(), [&](NodeId id) {
+    const auto& signature = trace.node(id).signature;
+    return signature && !signature->proven.value.load(std::memory_order_relaxed);
+  });
+}
+
 JobReport run_job(Job job) {
   static Counter& flushes = counter("Flush");
   flushes.add();
@@ -361,8 +380,8 @@ JobReport run_job(Job job) {
     ComputationResult result = compute(job, failures);
     report.kernels = job.timed ? seconds_by_call(job.trace, result.times) : std::vector<float>();
     report.lessons = lessons_of(job.trace, std::move(result.unexpected));
-    if (job.may_teach) {
-      mark_proven(job.trace);
+    if (job.may_teach && failures.empty() && !has_errors(result)) {
+      mark_proven(job.trace, job.roots);
     }
     const ExecutionGuard guard;
     deliver(job, std::move(result.outputs), failures);

@@ -38,9 +38,10 @@ struct Job {
   Trace trace;
   std::vector<PendingLeaf> pending_leaves;
   std::vector<Value> roots;
-  std::vector<const Geometry*> layouts;   // of the roots' storages
-  std::vector<FutureContentsPtr> results; // one for each root
-  std::vector<c10::Storage> checks;       // of some roots, which nobody else may hold
+  std::vector<const Geometry*> layouts;         // of the roots' storages
+  std::vector<FutureContentsPtr> results;       // one for each root
+  std::vector<c10::Storage> checks;             // of some roots, which nobody else may hold
+  std::vector<FutureContentsPtr> passed_checks; // of earlier jobs, to be let go of without a lock
   Provenance provenance;
   uint64_t newest_tensor = 0; // that there was when it was cut: the number of its storage
   c10::DeviceIndex device = 0;
@@ -51,6 +52,9 @@ struct Job {
   Worker* side = nullptr;                                      // may run parts of it beside it
   Trace whole; // what the trace has been taken from, if run_job() has left something out: owns the layouts
 };
+
+// Whether some op that they depend on has a signature that is not proven.
+bool may_teach(const Trace& trace, c10::ArrayRef<Value> roots);
 
 // Computes the results of a job; each is ready afterwards, with its memory or
 // its failure. Runs on any thread, under no lock; waits for leaves that other

@@ -128,6 +128,13 @@ Discarded LazyStorageImpl::take_over_data() {
   return discarded;
 }
 
+Discarded LazyStorageImpl::set_failed(FailurePtr failure) {
+  Discarded discarded = take_contents();
+  state_ = State::kFailed;
+  discarded.failure = std::exchange(failure_, std::move(failure));
+  return discarded;
+}
+
 Discarded LazyStorageImpl::take_contents() {
   if (state_ == State::kAvailable) {
     set_data_ptr_noswap(c10::DataPtr(nullptr, device()));

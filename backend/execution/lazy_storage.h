@@ -99,6 +99,7 @@ class LazyStorageImpl final : public c10::StorageImpl, public Recycled<LazyStora
   Discarded set_pending(StreamContext& stream, Value value, const Geometry* layout);
   Discarded set_available(c10::Storage memory);
   Discarded set_unallocated(size_t nbytes);
+  Discarded set_failed(FailurePtr failure);
   void set_submitted(FutureContentsPtr data, uint64_t step);
   // Of a submitted storage whose data is ready: makes it available or failed.
   Discarded take_over_data();

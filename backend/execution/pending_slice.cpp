@@ -67,7 +67,7 @@ void PendingSliceReader::wait_for_data(
     }
     lock.unlock();
     for (const FutureContentsPtr& data : awaited) {
-      data->wait();
+      wait(*data);
     }
     awaited.clear(); // what dies here must not hold the lock
     lock.lock();

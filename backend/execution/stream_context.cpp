@@ -281,9 +281,10 @@ Discarded StreamContext::make_pending(LazyStorageImpl& storage, Value value, con
 
 void StreamContext::make_outputs(NodeId node, const Signature& signature, Outputs& outputs) {
   for (uint32_t i = 0; i < signature.outputs.size(); ++i) {
-    auto storage = c10::make_intrusive<LazyStorageImpl>(signature.output_bytes[i], context_, /*resizable=*/true);
-    make_pending(*storage, {node, i}, &signature.outputs[i]);
-    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(storage)), signature.outputs[i]));
+    auto owned = c10::make_intrusive<LazyStorageImpl>(signature.output_bytes[i], context_, /*resizable=*/true);
+    LazyStorageImpl& storage = *owned;
+    outputs.push_back(make_lazy_tensor(c10::Storage(std::move(owned)), signature.outputs[i]));
+    make_pending(storage, {node, i}, &signature.outputs[i]); // the last step: one that is pending locks when it dies
   }
 }
 
@@ -398,10 +399,6 @@ Job StreamContext::take_job(const Cut& cut) {
   job.device = device_;
   job.num_threads = at::get_num_threads();
   job.side = overlap_.may_run_side_calls() ? &worker_ : nullptr;
-  job.may_teach = std::exchange(may_teach_, false);
-  if (job.may_teach) {
-    teaching_job_ = next_ticket();
-  }
   for (auto& weak : pending_) {
     auto* storage = weak._unsafe_get_target();
     if (!storage) {
@@ -416,6 +413,10 @@ Job StreamContext::take_job(const Cut& cut) {
       storage->set_submitted(job.results.back(), cut_policy_.step());
     }
     storage->slot_ = LazyStorageImpl::kNoSlot;
+  }
+  job.may_teach = std::exchange(may_teach_, false) && may_teach(trace_, job.roots);
+  if (job.may_teach) {
+    teaching_job_ = next_ticket();
   }
   submit_checks(job);
   num_submitted_ = job.roots.size();
@@ -440,7 +441,11 @@ void StreamContext::submit_checks(Job& job) {
   if (held_checks_.empty()) {
     return;
   }
-  std::erase_if(checks_, [](const FutureContentsPtr& check) { return check->is_ready() && !check->failure; });
+  const auto passed = std::stable_partition(checks_.begin(), checks_.end(), [](const FutureContentsPtr& check) {
+    return !check->is_ready() || check->failure;
+  });
+  job.passed_checks.assign(std::make_move_iterator(passed), std::make_move_iterator(checks_.end()));
+  checks_.erase(passed, checks_.end());
   for (const c10::Storage& storage : held_checks_) {
     checks_.push_back(LazyStorageImpl::of(storage)->data_);
   }

@@ -93,20 +93,6 @@ class StreamContext {
   // A storage among the pending ones dies, or gets other contents.
   void drop(LazyStorageImpl& storage);
 
-  // What kernels teach of strides takes effect when the program has waited for
-  // them, and not when they happen to run: or timing would decide which kernels
-  // are chosen next, and so about last bits. Until this job has run, there may be
-  // something to learn; 0: there is not.
-  Worker::Ticket teaching_job() const {
-    return teaching_job_;
-  }
-  // Learns what the jobs up to this one have taught. Called without the lock.
-  void learn(Worker::Ticket job);
-
-  // The first failure that nobody has seen. Neither it nor what failed before or
-  // after it is then kept any longer.
-  FailurePtr take_failure();
-
   const Trace& trace() const {
     return trace_;
   }
@@ -128,6 +114,21 @@ class StreamContext {
   }
 
   // ---- free of the lock ----
+
+  // What kernels teach of strides takes effect when the program has waited for
+  // them, and not when they happen to run: or timing would decide which kernels
+  // are chosen next, and so about last bits. Until this job has run, there may be
+  // something to learn; 0: there is not.
+  Worker::Ticket teaching_job() const {
+    return teaching_job_;
+  }
+  // Learns what the jobs up to this one have taught.
+  void learn(Worker::Ticket job);
+
+  // The first failure that nobody has seen. Neither it nor what failed before or
+  // after it is then kept any longer.
+  FailurePtr take_failure();
+
   Worker& worker() {
     return worker_;
   }

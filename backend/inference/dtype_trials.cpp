@@ -161,7 +161,11 @@ class Accepted {
     return found == contradicts_meta_.end() ? std::nullopt : std::optional(found->second);
   }
   void add(const Hash128& key, bool contradicts_meta = false) {
+    constexpr size_t kMost = 1 << 16;
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (contradicts_meta_.size() == kMost && !contradicts_meta_.contains(key)) {
+      contradicts_meta_.clear(); // kernels are asked anew
+    }
     contradicts_meta_[key] |= contradicts_meta;
   }
 

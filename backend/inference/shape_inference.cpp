@@ -413,11 +413,21 @@ Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   }
 }
 
+// As torch.empty does, which is not recorded. Nothing of such a call is remembered.
+void refuse_pinned(const Call& call, const c10::Stack& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].isBool() && arguments[i].toBool() && call.op->args()[i].name == "pin_memory") {
+      check_not_pinned(true);
+    }
+  }
+}
+
 } // namespace
 
 Inference infer_shapes(const Call& call, const c10::Stack& stack) {
   static Counter& inferences = counter("ShapeInference");
   inferences.add();
+  refuse_pinned(call, stack);
   if (call.any_written && may_overlap(call)) {
     rehearse(call, stack);
   }

@@ -1,15 +1,19 @@
 #include "backend/native/backward_pass.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/input_buffer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <typeinfo>
 #include <utility>
@@ -37,9 +41,40 @@ bool is_watched() {
          c10::impl::tls_local_dispatch_key_set().included_.has_any(kTransforms);
 }
 
+// How many threads have hooks for saved tensors, and the latest number that a node may have that has been made on such
+// a thread. Numbers are a thread's own, and nodes do not tell of which one: so others may be taken for such.
+std::atomic<int64_t> num_with_hooks{0};
+std::atomic<uint64_t> end_of_hooks{0};
+
+bool may_have_saved_hooks(const Node& node) {
+  constexpr uint64_t kOfLeaves = std::numeric_limits<uint64_t>::max(); // they save nothing
+  return node.sequence_nr() != kOfLeaves && (num_with_hooks.load(std::memory_order_acquire) != 0 ||
+                                             node.sequence_nr() < end_of_hooks.load(std::memory_order_acquire));
+}
+
 // Of torch.autograd.Function. The type is libtorch_python's own, which shows its name only.
-bool is_python(const Node& node) {
+bool is_python_function(const Node& node) {
   return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0;
+}
+
+// Whether it runs Python's code.
+bool is_python(const Node& node) {
+  if (is_python_function(node) || may_have_saved_hooks(node)) {
+    return true;
+  }
+  // What writes a view is held by what writes its base.
+  const auto* slices = typeid(node) == typeid(torch::autograd::CopySlices)
+                           ? static_cast<const torch::autograd::CopySlices*>(&node)
+                           : nullptr;
+  if (slices && slices->fn && is_python(*slices->fn)) {
+    return true;
+  }
+  for (uint32_t i = 0; i < node.num_inputs(); ++i) {
+    if (node.input_metadata(i).is_tensor_subclass()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool has_hooks(Node& node) {
@@ -124,8 +159,14 @@ bool BackwardPass::find_inputs(const Indices& indices) {
     if (found == indices.end()) {
       return false;
     }
-    steps_[found->second].is_input = true;
+    Step& step = steps_[found->second];
+    next_input_.push_back(std::exchange(step.first_input, static_cast<InputIndex>(next_input_.size())));
   }
+  find_needed();
+  return true;
+}
+
+void BackwardPass::find_needed() {
   std::vector<NodeIndex> order(steps_.size()); // what a node leads to comes before it
   std::iota(order.begin(), order.end(), NodeIndex{0});
   std::sort(order.begin(), order.end(), [this](NodeIndex a, NodeIndex b) {
@@ -138,7 +179,6 @@ bool BackwardPass::find_inputs(const Indices& indices) {
       return next != kNoNode && steps_[next].is_reached();
     });
   }
-  return true;
 }
 
 c10::ArrayRef<BackwardPass::NodeIndex> BackwardPass::edges_of(const Step& step) const {
@@ -165,15 +205,18 @@ void BackwardPass::tell_what_is_needed() const {
   }
 }
 
+void BackwardPass::prepare_gradients() {
+  check(arguments_.roots, arguments_.gradients, nullptr);
+}
+
 variable_list BackwardPass::apply(variable_list&& /*nothing*/) {
   const c10::AutoGradMode grad_mode(arguments_.create_graph);
   const edge_list& roots = arguments_.roots;
-  check(roots, arguments_.gradients, nullptr);
   if (!arguments_.inputs.empty()) {
     tell_what_is_needed();
   }
   for (size_t i = 0; i < roots.size(); ++i) {
-    deliver(edges_[i], roots[i].input_nr, at::Tensor(arguments_.gradients[i]));
+    deliver(edges_[i], roots[i].input_nr, std::move(arguments_.gradients[i]));
   }
   while (!ready_.empty()) {
     run_next();
@@ -199,15 +242,18 @@ void BackwardPass::deliver(NodeIndex index, uint32_t input, at::Tensor&& gradien
   }
 }
 
+void BackwardPass::keep_results(const Step& step) {
+  for (InputIndex i = step.first_input; i != kNoInput; i = next_input_[i]) {
+    results_[i] = step.gradients.at(arguments_.inputs[i].input_nr);
+  }
+}
+
 void BackwardPass::run_next() {
   Step& step = steps_[ready_.top().index];
   ready_.pop();
   Node& node = *step.node;
-  for (size_t i = 0; step.is_input && i < results_.size(); ++i) {
-    if (const Edge& input = arguments_.inputs[i]; input.function.get() == &node) {
-      results_[i] = step.gradients.at(input.input_nr);
-    }
-  }
+  keep_results(step);
+  variable_list inputs = std::move(step.gradients);
   if (!step.is_needed) {
     return;
   }
@@ -215,8 +261,9 @@ void BackwardPass::run_next() {
     node.will_release_variables();
   }
   running_ = &node;
-  variable_list gradients = node(std::move(step.gradients));
+  variable_list gradients = node(std::move(inputs)); // which leaves them as they are
   check(node.next_edges(), gradients, &node);
+  inputs.clear(); // nobody else must hold a gradient that the next node takes over
   if (!arguments_.keep_graph) {
     node.release_variables();
   }
@@ -226,6 +273,18 @@ void BackwardPass::run_next() {
       deliver(edges[i], node.next_edge(i).input_nr, std::move(gradients[i]));
     }
   }
+}
+
+void note_saved_tensors_hooks(bool begin) {
+  if (begin) {
+    ++num_with_hooks;
+    return;
+  }
+  const uint64_t end = at::sequence_number::peek();
+  uint64_t latest = end_of_hooks.load();
+  while (latest < end && !end_of_hooks.compare_exchange_weak(latest, end)) {
+  }
+  --num_with_hooks;
 }
 
 const Node* current_autograd_node() {

@@ -23,9 +23,9 @@
 namespace lazyplug::native {
 namespace {
 
-at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+at::Tensor& record_copy_(at::Tensor& self, const at::Tensor& source) {
   static const OpInfo& op = op_info("aten::copy_", "");
-  return fast_kernels::fast_kernel<at::_ops::copy_>(op)(self, source, non_blocking);
+  return fast_kernels::fast_kernel<at::_ops::copy_>(op)(self, source, /*non_blocking=*/false); // whatever was asked for
 }
 
 bool covers_storage(const at::Tensor& tensor) {
@@ -75,14 +75,15 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
     whole = at::empty_like(source);
     whole.copy_(source);
   }
-  return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()), false);
+  return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()));
 }
 
 // `x[:] = x[0]` of one element, which on the CPU is no copy.
 bool is_same_element(const at::Tensor& self, const at::Tensor& source) {
-  return self.numel() == 1 && source.numel() == 1 && self.device() == source.device() && self.has_storage() &&
-         source.has_storage() && self.is_alias_of(source) && self.storage_offset() == source.storage_offset() &&
-         self.dtype() == source.dtype() && self.is_conj() == source.is_conj() && self.is_neg() == source.is_neg();
+  return self.numel() == 1 && self.sizes() == source.sizes() && self.device() == source.device() &&
+         self.has_storage() && source.has_storage() && self.is_alias_of(source) &&
+         self.storage_offset() == source.storage_offset() && self.dtype() == source.dtype() &&
+         self.is_conj() == source.is_conj() && self.is_neg() == source.is_neg();
 }
 
 // A CPU tensor with the source's contents: its memory, if it is on a lazy device.
@@ -122,8 +123,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl() || is_same_element(self, source)) {
     return self;
   }
+  if (source._is_zerotensor()) {
+    return self.zero_();
+  }
   if (is_lazy(self) && is_lazy(source) && self.device() == source.device()) {
-    return record_copy_(self, source, non_blocking);
+    return record_copy_(self, source);
   }
   if (is_lazy(self)) {
     // Another reference to a tensor that Python knows would take Python's lock.

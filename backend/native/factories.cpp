@@ -20,7 +20,7 @@ at::Tensor empty_tensor(
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
     std::optional<bool> pin_memory) {
-  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  check_not_pinned(pin_memory);
   TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "lazy tensors are strided, got layout ", *layout);
   if (dtype == at::kComplexHalf) {
     TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");

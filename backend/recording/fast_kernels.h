@@ -470,6 +470,12 @@ inline void find_device(std::optional<at::Device>& found, const std::optional<at
 template <typename T>
 void find_device(std::optional<at::Device>& /*found*/, const T& /*no device*/) {}
 
+inline void check_pinning(std::optional<bool> pin_memory) { // the only one of its type that factories take
+  check_not_pinned(pin_memory);
+}
+template <typename T>
+void check_pinning(const T& /*something else*/) {}
+
 template <typename... Args>
 class FactoryKernel<at::Tensor(Args...)> final : public KernelOf<at::Tensor(Args...)> {
  public:
@@ -484,6 +490,7 @@ class FactoryKernel<at::Tensor(Args...)> final : public KernelOf<at::Tensor(Args
       return results_of<at::Tensor>(std::move(*predicted));
     }
     if (runs_steps_at_once() && !is_fallback_forced(op)) {
+      (check_pinning(args), ...);
       at::Tensor result;
       run_at_once(op, index, kReadsOften, [&](CpuTensors& tensors) {
         {

@@ -294,7 +294,9 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   }
   if (inference.run_now) {
     run_at_once(op, stack, inference.run_now);
-    accept_dtypes(inference.trial);
+    if (inference.trial != Hash128{}) {
+      accept_dtypes(inference.trial);
+    }
     if (inference.signature && inference.warnings.empty()) {
       remember(call.key, inference.signature);
     }

@@ -47,7 +47,7 @@ struct Operands {
     }
     if (arg == 's') {
       const auto number = real_number(argument);
-      numbers.push_back(number.value_or(0));
+      numbers.push_back(number ? number_for(at::kFloat, argument) : 0);
       return number && !overflows_float(*number);
     }
     if (arg == 'o') {

@@ -61,9 +61,9 @@ class NamedRows {
   static std::optional<NamedRows> of(const at::Tensor& self, const at::Tensor& index) {
     NamedRows rows;
     if (is_mask_of(index, self)) {
-      rows.truths_ = index.const_data_ptr<bool>();
+      rows.truths_ = static_cast<const uint8_t*>(index.const_data_ptr());
       rows.num_rows_ = index.numel();
-      rows.count_ = std::count(rows.truths_, rows.truths_ + rows.num_rows_, true);
+      rows.count_ = std::count_if(rows.truths_, rows.truths_ + rows.num_rows_, is_true);
     } else if (index.scalar_type() == at::kLong && index.dim() == 1 && self.dim() >= 1) {
       rows.numbers_ = index.const_data_ptr<int64_t>();
       rows.num_rows_ = self.size(0);
@@ -93,20 +93,24 @@ class NamedRows {
     }
     int64_t place = 0;
     for (int64_t row = 0; row < num_rows_; ++row) {
-      if (truths_[row]) {
+      if (is_true(truths_[row])) {
         visit(place++, row);
       }
     }
   }
 
  private:
+  // A view of bytes as truths may be of any.
+  static bool is_true(uint8_t truth) {
+    return truth != 0;
+  }
   bool are_there() const {
     const auto is_there = [this](int64_t number) { return -num_rows_ <= number && number < num_rows_; };
     return !numbers_ || std::all_of(numbers_, numbers_ + count_, is_there);
   }
 
   const int64_t* numbers_ = nullptr; // or
-  const bool* truths_ = nullptr;
+  const uint8_t* truths_ = nullptr;
   int64_t num_rows_ = 0;
   int64_t count_ = 0;
 };

@@ -19,6 +19,14 @@ inline std::optional<double> real_number(const c10::IValue& number) {
   return number.isInt() ? std::optional(static_cast<double>(number.toInt())) : std::nullopt;
 }
 
+// As programs that compute in this dtype are to have it: rounded once, which for large integers is not as a double is.
+inline double number_for(c10::ScalarType computing, const c10::IValue& number) {
+  if (!number.isInt()) {
+    return computing == c10::ScalarType::Float ? static_cast<float>(number.toDouble()) : number.toDouble();
+  }
+  return computing == c10::ScalarType::Float ? static_cast<float>(number.toInt()) : static_cast<double>(number.toInt());
+}
+
 // PyTorch's kernels raise if a number of their own does.
 inline bool overflows_float(double number) {
   return std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max();

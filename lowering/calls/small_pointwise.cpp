@@ -311,23 +311,24 @@ class SmallPointwise final : public SmallCalls {
   // As the program takes them. Nothing if one is none.
   using Numbers = c10::SmallVector<double, 6>;
   std::optional<Numbers> numbers_of(const Operands& operands) const {
-    const bool are_integers = kDtypes[operands.dtype] == at::kLong;
+    const c10::ScalarType dtype = kDtypes[operands.dtype];
+    const bool are_integers = dtype == at::kLong;
     Numbers numbers;
     for (const auto& number : operands.inputs) {
       if (operands.are_truths() || (are_integers && !number.isInt())) {
         return std::nullopt;
       }
-      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : *real_number(number));
+      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : number_for(dtype, number));
     }
     const bool subtracts = opcode_ == kernels::Opcode::kSub;
     for (size_t i = 0; i < operands.own.size(); ++i) {
       const auto& number = operands.own[i];
       const auto value = number.isNone() ? missing_bound(i) : real_number(number);
-      if (!value || (are_integers && !number.isInt()) ||
-          (operands.first->dtype() == at::kFloat && overflows_float(*value))) {
+      if (!value || (are_integers && !number.isInt()) || (dtype == at::kFloat && overflows_float(*value))) {
         return std::nullopt;
       }
-      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : negatable(number, *value, subtracts));
+      const double rounded = number.isNone() ? *value : number_for(dtype, number);
+      numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : negatable(number, rounded, subtracts));
     }
     return numbers;
   }

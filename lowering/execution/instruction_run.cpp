@@ -164,7 +164,9 @@ ComputationResult InstructionRun::run() && {
     if (next >= side_calls_end_) {
       await_side_calls(next);
     } else {
-      const bool is_side_call = side_threads_ && instruction.needed_by != kNoSideCall;
+      // Light calls take as many threads as they always do: one.
+      const bool is_side_call =
+          side_threads_ && instruction.needed_by != kNoSideCall && instruction.work > light_limit_;
       is_side_call ? offer_side_call(instruction) : try_to_execute(instruction);
       ++next;
     }
@@ -401,7 +403,7 @@ void InstructionRun::run_spoiled(const Instruction& instruction, const OpError& 
     return;
   }
   if (instruction.hands_on_memory && registers_[instruction.reads[0].index].isTensor()) {
-    execute(instruction);
+    try_to_execute(instruction);
   }
   spoil(instruction, error);
 }

@@ -52,7 +52,7 @@ std::string describe(const Signature& signature) {
 // The nodes that are run, in order, and where their results stand.
 struct Plan {
   Plan(const Trace& trace, c10::ArrayRef<Value> roots)
-      : trace(trace), roots(roots), nodes(post_order(trace, roots)), first_results(trace.size()) {
+      : trace(trace), roots(roots), nodes(needed_nodes(trace, roots)), first_results(trace.size()) {
     for (const NodeId id : nodes) {
       first_results[id] = num_results;
       num_results += trace.node(id).num_outputs;

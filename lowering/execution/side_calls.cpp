@@ -29,7 +29,6 @@ Kind kind_of(const JitNode& node) {
       {c10::Symbol::fromQualString("aten::bmm"), Kind::kProduct},
       {c10::Symbol::fromQualString("aten::baddbmm"), Kind::kProduct},
       {c10::Symbol::fromQualString("aten::convolution"), Kind::kConvolution},
-      {c10::Symbol::fromQualString("aten::convolution_overrideable"), Kind::kConvolution},
       {c10::Symbol::fromQualString("aten::convolution_backward"), Kind::kConvolution},
   };
   const auto found = kinds->find(node.kind());

@@ -127,10 +127,22 @@ int OpInfo::find_first_factor() const {
 // By names, or parts of them: found by comparing the bits that one and two threads give for small tensors.
 ThreadUse OpInfo::find_thread_use() const {
   static constexpr std::array kLoops = {"aten::linalg_vector_norm", "lazyplug::lstm_cell", "lazyplug::gru_cell"};
-  static constexpr std::array kMatrices =
-      {"linalg", "svd", "cholesky", "::lu_", "_lu_with_info", "::qr", "geqrf", "orgqr", "ormqr", "solve", "inverse"};
+  static constexpr std::array kMatrices = {
+      "linalg",
+      "svd",
+      "cholesky",
+      "::lu_",
+      "_lu_with_info",
+      "::qr",
+      "geqrf",
+      "orgqr",
+      "ormqr",
+      "_solve",
+      "_spsolve",
+      "inverse"};
   static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
-  static constexpr std::array kLibraries = {"conv", "lstm", "gru", "rnn", "mkldnn"};
+  static constexpr std::array kLibraries =
+      {"conv1d", "conv2d", "conv3d", "conv_", "convolution", "lstm", "gru", "rnn", "mkldnn"};
   const auto has_one = [&](const auto& parts) {
     return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
       return name_.find(part) != std::string::npos;

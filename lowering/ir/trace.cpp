@@ -129,7 +129,7 @@ const Geometry& Trace::layout(Value value) const {
                                      : *written_[node.first_written + value.output - fresh.size()].layout;
 }
 
-std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots) {
+std::vector<NodeId> needed_nodes(const Trace& trace, c10::ArrayRef<Value> roots) {
   // Nodes stand after their operands already: mark backwards, list forwards.
   std::vector<bool> needed(trace.size());
   for (Value root : roots) {

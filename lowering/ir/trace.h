@@ -82,9 +82,8 @@ class Trace {
     return add_device_data(std::move(data), c10::make_intrusive<SharedLayout>(std::move(layout)), info);
   }
   Value add_empty(Geometry layout);
-  // `written_values` holds each distinct value that the call writes, in the
-  // order of its operands. Output number fresh + i of the node is what becomes
-  // of written_values[i].
+  // The call writes `num_written` distinct values, in the order of its operands. Output number fresh + i of the node is
+  // what becomes of the i-th of them.
   NodeId add_call(
       const SignaturePtr& signature,
       c10::ArrayRef<Operand> operands,
@@ -183,7 +182,7 @@ class Trace {
   size_t pending_bytes_ = 0;
 };
 
-// The nodes that `roots` depend on, each after its operands.
-std::vector<NodeId> post_order(const Trace& trace, c10::ArrayRef<Value> roots);
+// The nodes that `roots` depend on, in the order of the trace.
+std::vector<NodeId> needed_nodes(const Trace& trace, c10::ArrayRef<Value> roots);
 
 } // namespace lazyplug

@@ -135,7 +135,7 @@ bool covers(const Geometry& geometry, const Geometry& layout) {
 TraceSlice extract(const Trace& trace, c10::ArrayRef<Value> values) {
   Copier copier(trace, /*with_data=*/true);
   TraceSlice slice;
-  for (NodeId id : post_order(trace, values)) {
+  for (NodeId id : needed_nodes(trace, values)) {
     copier.copy(id);
     if (trace.node(id).kind == NodeKind::kDeviceData) {
       slice.leaves.push_back(trace.node(id).leaf_index);

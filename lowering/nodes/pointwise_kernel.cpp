@@ -292,7 +292,7 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
     call.numbers.push_back(
         c10::isIntegralType(program_.dtype, /*includeBool=*/false)
             ? kernels::number_of_bits(number.toInt())
-            : negatable(number, real_number(number).value(), is_negated_[i]));
+            : negatable(number, number_for(program_.dtype, number), is_negated_[i]));
   }
   call.numbers.append(columns_.begin(), columns_.end());
   if (!moving_.empty()) {

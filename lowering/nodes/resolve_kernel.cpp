@@ -149,9 +149,10 @@ Kernel resolve_kernel(const JitNode& node, const FindOp& find_op, TypeGeometries
     kernel.run = [op = op](c10::Stack& stack) { run_function(*op, stack) ? void() : op->call(stack); };
   }
   for (const auto& find :
-       {product_kernel, sum_kernel, extreme_kernel, draw_kernel, copy_kernel, exact_kernel, tile_update_kernel}) {
+       {tile_update_kernel, exact_kernel, copy_kernel, draw_kernel, extreme_kernel, sum_kernel, product_kernel}) {
     if (auto run = find(node, *op, geometries)) {
       kernel.run = std::move(run);
+      break;
     }
   }
   if (const auto* variant = find_out_variant(*op)) {

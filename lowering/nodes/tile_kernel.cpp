@@ -32,14 +32,6 @@ double rounded_to(c10::ScalarType dtype, double number) {
   return dtype == at::kHalf ? static_cast<float>(c10::Half(value)) : static_cast<float>(c10::BFloat16(value));
 }
 
-template <typename T>
-double convert(const c10::IValue& number, bool is_checked) {
-  if (is_checked) {
-    return number.toScalar().to<T>();
-  }
-  return number.isInt() ? static_cast<T>(number.toInt()) : static_cast<T>(number.toDouble());
-}
-
 // Without gaps, as the program takes for granted.
 void check_layout(const at::Tensor& tensor, const at::Tensor& first, c10::ScalarType dtype) {
   TORCH_INTERNAL_ASSERT(
@@ -209,8 +201,10 @@ std::vector<double> TileKernel::rounded(std::vector<double> numbers, c10::Scalar
 
 // As the program's dtype has it.
 double TileKernel::read_number(const c10::IValue& number, size_t index) const {
-  const double value = program_.dtype == c10::ScalarType::Float ? convert<float>(number, is_checked_[index])
-                                                                : convert<double>(number, is_checked_[index]);
+  if (is_checked_[index] && program_.dtype == c10::ScalarType::Float) {
+    number.toScalar().toFloat();
+  }
+  const double value = number_for(program_.dtype, number);
   return negatable(number, value, is_negated_[index]);
 }
 

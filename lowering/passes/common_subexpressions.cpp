@@ -10,7 +10,6 @@ namespace {
 bool is_function_of_operands(const GraphNode& node) {
   return node.is_call() && node.op().is_aten() && !node.op().random() && !node.op().writes() &&
          node.signature()->written.empty() && node.num_operands() != 0 &&
-         !node.op().handle().hasTag(at::Tag::nondeterministic_seeded) &&
          node.op().base_name().find("empty") == std::string::npos;
 }
 

@@ -16,8 +16,8 @@ struct Pass {
 c10::ArrayRef<Pass> passes();
 
 // Whether the flag `disabled_passes` does not name it. Besides those above there are "fusion" and
-// "foreach_groups", see LoweringContext, and "destinations", see Instruction::donors. Of names that no pass has, a
-// warning is written.
+// "foreach_groups", see LoweringContext, and "destinations", see Instruction::donors and PointwiseKernel. Of names that
+// no pass has, a warning is written.
 bool is_pass_enabled(std::string_view name);
 
 // Runs those that are enabled. The timer "PassTime/<name>" and the counter "PassChanged/<name>" tell of each. With the

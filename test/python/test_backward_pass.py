@@ -1,12 +1,11 @@
 """Backward passes whose nodes run as one node of autograd's engine: what they compute, and when they do not."""
 
 import contextlib
-import threading
 
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, assert_same, assert_same_error, error_of, flag, work
+from helpers import DEVICE, assert_same, assert_same_error, error_of, flag, run_fresh, work
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -321,7 +320,7 @@ def test_checkpoints_recompute_once():
         return (h.sin() * h.cos()).exp()
 
     x = torch.ones(2, device=DEVICE, requires_grad=True)
-    with passes(1):
+    with passes(0):  # what is saved has hooks
         checkpoint(block, x, use_reentrant=False).sum().backward()
     assert len(calls) == 2 and calls[0] == -1 and calls[1] >= 0
     expected = torch.ones(2, requires_grad=True)
@@ -333,29 +332,149 @@ def test_saved_tensors_may_be_elsewhere():
     x = torch.linspace(0, 1, 3).to(DEVICE).requires_grad_()
     with torch.autograd.graph.save_on_cpu():
         y = x.exp() * x.sin()
-    with passes(1):
+    with passes(0):
         y.sum().backward()
     expected = torch.linspace(0, 1, 3).requires_grad_()
     (expected.exp() * expected.sin()).sum().backward()
     torch.testing.assert_close(x.grad.cpu(), expected.grad)
 
 
-def test_passes_of_many_threads():
-    def train(seed):
-        x = torch.full((4,), float(seed), device=DEVICE, requires_grad=True)
-        for _ in range(20):
-            x.grad = None
-            (x * x).sum().backward()
-        results[seed] = x.grad.tolist()
+def hook_while_unpacking(x):
+    """A hook that is added while the pass runs, by what unpacks a saved tensor."""
+    hooked = []
 
-    results = {}
-    threads = [threading.Thread(target=train, args=(seed,)) for seed in range(4)]
-    with passes(80):
+    def unpack(tensor):
+        if not hooked:
+            hooked.append(h.register_hook(lambda gradient: gradient * 10))
+        return tensor
+
+    h = x.sin()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        return (h * h.exp()).sum()
+
+
+class DoubleInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        torch.set_grad_enabled(True)  # which the engine takes back
+        return gradient * 2
+
+
+def function_on_a_view(x):
+    y = x.sin()
+    DoubleInPlace.apply(y[1:3])
+    return (y * y.sin()).sum()
+
+
+@pytest.mark.parametrize("loss", [hook_while_unpacking, function_on_a_view])
+def test_nodes_that_run_python_are_the_engines(loss):
+    gradients = {}
+    for device in ("cpu", DEVICE):
+        x = torch.linspace(0.1, 0.9, 4).to(device).requires_grad_()
+        y = loss(x)
+        with passes(0):
+            (gradients[device],) = torch.autograd.grad(y, x)
+        assert not gradients[device].requires_grad
+    torch.testing.assert_close(gradients[DEVICE].cpu(), gradients["cpu"])
+
+
+def test_nodes_that_are_made_after_hooks_are_run_as_one():
+    x = torch.ones(2, device=DEVICE, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        y = x.exp()
+        with passes(0):
+            y.sum().backward()
+    with passes(1):
+        x.exp().sum().backward()
+    with pytest.raises(TypeError), torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor):
+        pass
+    with passes(1):
+        x.exp().sum().backward()
+
+
+def test_gradients_die_when_they_have_been_used():
+    """However deep the graph is."""
+    x = torch.rand(1 << 16, device=DEVICE, requires_grad=True)
+    y = x
+    for _ in range(600):
+        y = y * 1.0001
+    loss = y.sum()
+    del y
+    torch.lazy.synchronize()
+    torch.lazy.reset_peak_memory_stats()
+    before = torch.lazy.memory_allocated()
+    with passes(1):
+        loss.backward()
+    torch.lazy.synchronize()
+    assert torch.lazy.max_memory_allocated() - before < 100 * 4 << 16
+
+
+def view_of_given(x, given):
+    (x + 1).view(2, 2).backward(given)
+    given.zero_()  # which the gradient is a view of
+
+
+def two_leaves_of_one_gradient(x, given):
+    y = x.detach().requires_grad_()
+    ((x + y) * 1).view(2, 2).backward(given)
+    given.zero_()
+
+
+@pytest.mark.parametrize("differentiate", [view_of_given, two_leaves_of_one_gradient])
+def test_leaves_take_gradients_over_as_on_the_cpu(differentiate):
+    gradients = {}
+    for device in ("cpu", DEVICE):
+        x = torch.ones(4, device=device, requires_grad=True)
+        with passes(1 if device == DEVICE else 0), work() as done:
+            differentiate(x, torch.ones(2, 2, device=device))
+        gradients[device] = x.grad
+        recorded = done.recorded
+    assert_same(gradients[DEVICE], gradients["cpu"])
+    x = torch.ones(4, device=DEVICE, requires_grad=True)
+    with by_the_engine(), work() as done:
+        differentiate(x, torch.ones(2, 2, device=DEVICE))
+    assert recorded == done.recorded
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_given_gradients_are_cast_where_the_caller_differentiates(dtype):
+    def differentiate(device):
+        x = torch.ones(4, device=device, requires_grad=True)
+        given = torch.ones(4, dtype=dtype, device=device, requires_grad=True)
+        y = x.exp()
+        return torch.autograd.grad(y, y, given)[0].requires_grad
+
+    with passes(1):
+        actual = differentiate(DEVICE)
+    assert actual == differentiate("cpu")
+
+
+def test_passes_of_many_threads():
+    """In a process whose saved tensors have never had hooks: nodes do not say which thread has made them."""
+    run_fresh("""
+        import threading
+
+        def train(seed):
+            x = torch.full((4,), float(seed), device="lazy", requires_grad=True)
+            for _ in range(20):
+                x.grad = None
+                (x * x).sum().backward()
+            results[seed] = x.grad.tolist()
+
+        results = {}
+        threads = [threading.Thread(target=train, args=(seed,)) for seed in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert results == {seed: [2.0 * seed] * 4 for seed in range(4)}
+        assert results == {seed: [2.0 * seed] * 4 for seed in range(4)}
+        assert torch_lazyplug.metrics.counter_value("BackwardPass") == 80
+    """)
 
 
 def test_passes_within_passes():

@@ -100,6 +100,10 @@ class PassArguments {
 
   // Has the engine run the pass. Returns what it would return, or null if there is an error.
   PyObject* run(PyObject* engine, const c10::intrusive_ptr<BackwardPass>& pass) const {
+    {
+      const py::gil_scoped_release release;
+      pass->prepare_gradients();
+    }
     static const auto* const number = new at::Tensor(at::zeros({}, at::kFloat));
     const at::Tensor root = number->detach();
     torch::autograd::impl::set_gradient_edge(root, {pass, pass->add_input_metadata(root)});
@@ -223,7 +227,9 @@ py::object make_run_backward(const py::object& run, const py::object& cpu_runs_h
 } // namespace
 
 void init_backward_bindings(py::module& m) {
-  m.def_submodule("_backward", "Backward passes.").def("_make_run_backward", &make_run_backward);
+  auto backward = m.def_submodule("_backward", "Backward passes.");
+  backward.def("_make_run_backward", &make_run_backward);
+  backward.def("_note_saved_tensors_hooks", &note_saved_tensors_hooks);
 }
 
 } // namespace lazyplug

@@ -15,6 +15,10 @@ namespace {
 
 using ReleaseGil = py::call_guard<py::gil_scoped_release>;
 
+void fail_storage(const py::object& storage, const std::string& type, const std::string& message) {
+  fail(THPStorage_Unpack(storage.ptr()), type, message);
+}
+
 void materialize_storage(const py::object& storage, bool for_write) {
   const c10::Storage& unpacked = THPStorage_Unpack(storage.ptr());
   const py::gil_scoped_release release;
@@ -47,7 +51,10 @@ void init_lazy_bindings(py::module& m) {
   lazy.def("_wait_device_ops", &wait_device_ops, py::arg("devices"), ReleaseGil());
   lazy.def(
       "_sync_multi",
-      &sync_multi,
+      [](const std::vector<at::Tensor>& tensors,
+         const std::vector<std::string>& devices,
+         bool wait,
+         bool /*sync_ltc_data: there is no other*/) { sync_multi(tensors, devices, wait); },
       py::arg("tensors"),
       py::arg("devices"),
       py::arg("wait") = true,
@@ -62,6 +69,7 @@ void init_lazy_bindings(py::module& m) {
   // These may warn: see torch.lazy.set_sync_debug_mode.
   lazy.def("_materialize", torch::wrap_pybind_function_no_gil(py::overload_cast<const at::Tensor&>(&materialize)));
   lazy.def("_materialize_storage", torch::wrap_pybind_function(materialize_storage));
+  lazy.def("_fail_storage", torch::wrap_pybind_function(fail_storage));
   lazy.def("_memory_alias", torch::wrap_pybind_function_no_gil(memory_alias));
   install_python_hooks();
 }

@@ -46,7 +46,8 @@ inline SignaturePtr make_signature(
     const OpInfo& op,
     std::vector<ArgBinding> args,
     std::vector<Geometry> outputs,
-    std::vector<bool> written = {}) {
+    std::vector<bool> written = {},
+    float work = 0) {
   auto signature = c10::make_intrusive<Signature>();
   std::ostringstream identity;
   identity << op.name();
@@ -54,6 +55,7 @@ inline SignaturePtr make_signature(
     identity << " " << static_cast<int>(arg.kind) << " " << arg.count << " " << arg.constant;
   }
   signature->op = &op;
+  signature->work = work;
   signature->key = signature->identity = hash_bytes(identity.str());
   for (size_t i = 0; i < op.num_returns(); ++i) {
     const int alias = op.return_aliases()[i];
@@ -79,9 +81,11 @@ inline Operand view_of(Trace& trace, Value value, Geometry view) {
 }
 
 // One call of an op that takes tensors only and returns one tensor like `result`.
-inline Value add_simple(Trace& trace, const OpInfo& op, std::vector<Operand> operands, const Geometry& result) {
+// `work`: see light_work().
+inline Value
+add_simple(Trace& trace, const OpInfo& op, std::vector<Operand> operands, const Geometry& result, float work = 0) {
   const std::vector<ArgBinding> args(operands.size(), an_operand());
-  return {trace.add_call(make_signature(op, args, {result}), operands, {}, 0, nullptr), 0};
+  return {trace.add_call(make_signature(op, args, {result}, {}, work), operands, {}, 0, nullptr), 0};
 }
 
 inline Value add_relu(Trace& trace, Operand self, const Geometry& result) {

@@ -60,10 +60,10 @@ TEST_F(ApiTest, OtherDevicesAreRefused) {
 
 TEST_F(ApiTest, SyncMultiMakesTensorsAvailable) {
   const at::Tensor y = x + 1;
-  sync_multi({y}, {}, true, true);
+  sync_multi({y}, {}, true);
   EXPECT_EQ(state_of(y), State::kAvailable);
-  EXPECT_TRUE(contains(error_of([] { sync_multi({at::ones({2})}, {}, true, true); }), "expected a lazy tensor"));
-  EXPECT_THROW(sync_multi({test_ops::fail(x)}, {}, true, true), c10::IndexError);
+  EXPECT_TRUE(contains(error_of([] { sync_multi({at::ones({2})}, {}, true); }), "expected a lazy tensor"));
+  EXPECT_THROW(sync_multi({test_ops::fail(x)}, {}, true), c10::IndexError);
 }
 
 TEST_F(ApiTest, TensorIdsAreThoseOfStorages) {

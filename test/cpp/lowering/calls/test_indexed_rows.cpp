@@ -87,6 +87,13 @@ TEST(IndexedRowsTest, SoAreAll) {
   EXPECT_TRUE(takes_rows_of(self, {at::ones({6, 3}, at::kBool)}));
 }
 
+TEST(IndexedRowsTest, TruthsMayBeAnyBytes) {
+  const at::Tensor self = at::rand({5, 3});
+  const at::Tensor mask = at::tensor({2, 0, 255, 1, 128}, at::kByte).view(at::kBool);
+  EXPECT_TRUE(takes_rows_of(self, {mask}));
+  EXPECT_TRUE(puts_rows_of(self, {mask}, at::rand({4, 3})));
+}
+
 TEST(IndexedRowsTest, SoAreMany) {
   EXPECT_TRUE(takes_rows_of(at::rand({3'000, 70}), {at::randint(3'000, {5'000})}));
   EXPECT_TRUE(takes_rows_of(at::rand({100'000}), {at::randint(100'000, {200'000})}));

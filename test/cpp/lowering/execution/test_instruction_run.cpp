@@ -177,10 +177,11 @@ constexpr FakeSideThreads::When kAlways[] = {
 class SideCallsOfARun : public testing::Test {
  protected:
   static constexpr int64_t kSize = 8;
+  static constexpr float kHeavy = std::numeric_limits<float>::infinity();
 
   Value add_mm(Value left, Value right) {
     static const OpInfo& op = make_op("aten::mm");
-    return add_simple(trace_, op, {{left}, {right}}, kMatrix);
+    return add_simple(trace_, op, {{left}, {right}}, kMatrix, kHeavy);
   }
   ComputationResult run(c10::ArrayRef<Value> roots, std::vector<at::Tensor> leaves, SideThreads& threads) {
     ComputationInputs inputs{std::move(leaves), trace_.all_scalars()};
@@ -244,6 +245,17 @@ TEST_F(SideCallsOfARun, FailureMeanwhileLeavesItsResults) {
     }
     EXPECT_TRUE(result.outputs[1].error);
   }
+}
+
+TEST_F(SideCallsOfARun, LightCallsTakeTheThreadsThatTheyAlwaysTake) {
+  const OpInfo& op = make_op("aten::mm");
+  const Value first = add_simple(trace_, op, {{a_}, {b_}}, kMatrix);
+  const Value second = add_simple(trace_, op, {{b_}, {b_}}, kMatrix);
+  FakeSideThreads threads(FakeSideThreads::When::kOffered);
+  const auto ones = at::ones({kSize, kSize});
+  const auto result = run({first, second}, {ones, ones}, threads);
+  EXPECT_EQ(threads.num_offered(), 0);
+  EXPECT_TRUE(at::equal(result.outputs[1].tensor, at::full({kSize, kSize}, kSize)));
 }
 
 TEST_F(SideCallsOfARun, TimedRunsHaveNone) {

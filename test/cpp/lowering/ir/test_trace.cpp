@@ -143,9 +143,9 @@ TEST(PostOrder, ListsOnlyWhatRootsNeedAndOperandsFirst) {
   const Value b = add_relu(trace, {a}, floats({2}));
   add_relu(trace, {unused}, floats({2}));
   const Value c = add_mul(trace, {b}, {a}, floats({2}));
-  EXPECT_EQ(post_order(trace, c), std::vector<NodeId>({a.node, b.node, c.node}));
-  EXPECT_EQ(post_order(trace, {b, unused}), std::vector<NodeId>({a.node, unused.node, b.node}));
-  EXPECT_TRUE(post_order(trace, {}).empty());
+  EXPECT_EQ(needed_nodes(trace, c), std::vector<NodeId>({a.node, b.node, c.node}));
+  EXPECT_EQ(needed_nodes(trace, {b, unused}), std::vector<NodeId>({a.node, unused.node, b.node}));
+  EXPECT_TRUE(needed_nodes(trace, {}).empty());
 }
 
 TEST(PostOrder, SkipsUndefinedOperandsAndDoesNotRecurse) {
@@ -155,7 +155,7 @@ TEST(PostOrder, SkipsUndefinedOperandsAndDoesNotRecurse) {
   for (size_t i = 1; i < kDepth; ++i) {
     value = add_relu(trace, {value}, floats({2}));
   }
-  EXPECT_EQ(post_order(trace, value).size(), kDepth);
+  EXPECT_EQ(needed_nodes(trace, value).size(), kDepth);
 }
 
 } // namespace
