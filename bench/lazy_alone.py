@@ -34,10 +34,8 @@ def median_us(samples):
 @contextlib.contextmanager
 def uncut():
     """Long traces stay whole: nothing is handed to the worker, or run by it, while they are recorded."""
-    before = torch_lazyplug.config.get("chunk_nodes")
-    torch_lazyplug.config.set("chunk_nodes", 1_000_000)
-    yield
-    torch_lazyplug.config.set("chunk_nodes", before)
+    with torch_lazyplug.config.changed({"chunk_nodes": 1_000_000}):
+        yield
 
 
 # The executor --------------------------------------------------------------------------------------------------------

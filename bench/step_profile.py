@@ -10,6 +10,8 @@ describe. All times are milliseconds of a step.
 import argparse
 import json
 import re
+import statistics
+import sys
 from pathlib import Path
 
 import breakdown
@@ -39,9 +41,8 @@ def parse_arguments():
     return options
 
 
-def median_ms(entry, name, steps):
-    values = sorted(block[name] for block in entry.blocks)
-    return values[len(values) // 2] * 1e3 / steps
+def median(entry, name, steps):
+    return statistics.median(block[name] for block in entry.blocks) / steps
 
 
 def profile(case, eager, lazy, rounds):
@@ -56,14 +57,14 @@ def profile(case, eager, lazy, rounds):
     figures = lazy.ask("profile", steps=steps)
     for entry in entries:
         drop(entry)
-    own = {"case": case["name"], "eager": median_ms(entries[0], "seconds", steps), "of": figures.pop("step")}
+    own = {"case": case["name"], "eager": median(entries[0], "seconds", steps) * 1e3, "of": figures.pop("step")}
     return (
         own
         | figures
         | {
-            "step": median_ms(entries[1], "seconds", steps),
-            "CPU": median_ms(entries[1], "cpu", steps),
-            "faults": median_ms(entries[1], "faults", steps) / 1e3,
+            "step": median(entries[1], "seconds", steps) * 1e3,
+            "CPU": median(entries[1], "cpu", steps) * 1e3,
+            "faults": median(entries[1], "faults", steps),
         }
     )
 
@@ -79,7 +80,7 @@ def cells(row):
 
 
 def measure(options):
-    """Yields rows of figures."""
+    """Yields rows of figures, and failures. After one, the processes start anew."""
     for threads in options.threads:
         eager = Process("eager", options.suites, threads)
         lazy = Process(f"lazy:{options.set}", options.suites, threads)
@@ -87,7 +88,12 @@ def measure(options):
             hello = eager.ask("hello")
             for case in hello["cases"]:
                 if re.search(options.filter, case["name"]) and not case["host"]:
-                    yield profile(case, eager, lazy, options.rounds) | {"threads": hello["threads"]}
+                    try:
+                        yield profile(case, eager, lazy, options.rounds) | {"threads": hello["threads"]}
+                    except Failed as failure:
+                        yield failure
+                        eager.stop()
+                        lazy.stop()
         finally:
             eager.stop()
             lazy.stop()
@@ -95,18 +101,20 @@ def measure(options):
 
 def main():
     options = parse_arguments()
-    rows = []
-    try:
-        for row in measure(options):
-            rows.append(row)
-            print(f"{row['case']}: {row['step']:.2f} ms", flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(rows, indent=1) + "\n")
-    except Failed as failure:
-        print(failure)
+    rows, failures = [], []
+    for row in measure(options):
+        if isinstance(row, Failed):
+            failures.append(row)
+            print(row, flush=True)
+            continue
+        rows.append(row)
+        print(f"{row['case']}: {row['step']:.2f} ms", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1) + "\n")
     table = [list(COLUMNS), *map(cells, rows)]
     print(report.markdown(table) if options.markdown else report.plain(table))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -64,6 +64,7 @@ from torch_lazyplug import (  # noqa: E402
     optimizers,
     process_groups,
     safetensors_support,
+    saving,
     settings,
     sharing,
     tensor_factory_functions,
@@ -83,6 +84,7 @@ dynamo.install()
 process_groups.install()
 settings.install()
 safetensors_support.install()
+saving.install()
 dlpack.install()
 sharing.install()
 changing_ops.install()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from composed import same_on_both
-from helpers import DEVICE
+from helpers import DEVICE, flag, work
 
 DTYPES = (
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
@@ -124,3 +124,42 @@ REFUSED = {
 def test_other_mixtures_are_refused(name):
     with pytest.raises(RuntimeError):
         REFUSED[name](values("lazy"))
+
+
+@pytest.mark.parametrize("size", (3, 20_000))
+def test_zero_tensors_have_no_memory(size):
+    zeros = torch._efficientzerotensor((size,))
+    target = torch.ones(size, device=DEVICE)
+    assert not target.copy_(zeros).any()
+    assert not torch.empty(size, device=DEVICE).copy_(zeros).any()
+    assert not zeros.to(DEVICE).any()
+
+
+def test_a_copy_of_an_element_to_itself_has_its_sizes():
+    for device in ("cpu", DEVICE):
+        x = torch.ones(1, device=device)
+        assert x.copy_(x.view(1)) is x
+        with pytest.raises(RuntimeError):
+            x.copy_(x.view(1, 1))
+
+
+@pytest.mark.own_schedule("counts graphs")
+def test_whether_a_copy_may_be_asynchronous_makes_no_other_graph():
+    a, b = torch.ones(3000, device=DEVICE), torch.ones(3000, device=DEVICE)
+    with work() as done:
+        for non_blocking in (False, True):
+            c = a + 1
+            c.copy_(b, non_blocking=non_blocking)
+            c.cpu()
+    assert done.compiles <= 1
+
+
+@pytest.mark.lazy_only
+@pytest.mark.parametrize("make", (torch.empty, torch.zeros, torch.ones, torch.rand))
+def test_memory_of_the_device_is_not_pinned(make):
+    for mode in ("never", "always"):
+        with flag("run_at_once", mode), pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+            make(2, device=DEVICE, pin_memory=True)
+    with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        torch.zeros_like(torch.ones(2, device=DEVICE), pin_memory=True)
+    assert torch.zeros_like(torch.ones(2, device=DEVICE), device="cpu", pin_memory=True).is_cpu

@@ -9,7 +9,7 @@ from helpers import DEVICE, IS_SCHEDULED
 import torch_lazyplug
 from torch_lazyplug import debug, metrics
 
-NUMBERS = [0.1, -0.0, 3, 2**24 + 1, 2**53 + 1, -(2**62), 1e-46, 1e39, math.inf, math.nan, True]
+NUMBERS = [0.1, -0.0, 3, 2**24 + 1, 2**53 + 1, -(2**62), 2**60 + 2**36 + 1, 1e-46, 1e39, math.inf, math.nan, True]
 OPS = {
     "add": lambda x, n: x + n,
     "sub": lambda x, n: x - n,
@@ -20,6 +20,7 @@ OPS = {
     "sub_": lambda x, n: x.clone().sub_(n),
     "mul_": lambda x, n: x.clone().mul_(n),
     "div_": lambda x, n: x.clone().div_(n),
+    "full": lambda x, n: torch.full_like(x, n),
 }
 
 

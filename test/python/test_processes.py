@@ -83,7 +83,7 @@ ENTRIES = [
     lambda: torch.ones(2).pin_memory(), lambda: torch.empty(2, pin_memory=True),
     lambda: torch.Event("lazy").record(), lambda: torch.lazy.get_rng_state(),
     lambda: torch_lazyplug.mark_step(wait=True), lambda: torch_lazyplug.sync_multi([y], []),
-    lambda: torch_lazyplug.to_cpu([y]),
+    lambda: torch_lazyplug.to_cpu([y]), lambda: x.resize_(4), lambda: x.untyped_storage().resize_(64),
 ]
 
 def every_entry_raises():
@@ -365,6 +365,49 @@ def test_tensors_are_sent_to_spawned_processes(tmp_path):
             inbox.put(None)
             child.join(60)
             assert child.exitcode == 0
+        """,
+    )
+
+
+def test_what_has_failed_arrives_as_such(tmp_path):
+    """Who waits for it does not wait for ever."""
+    run_script(
+        tmp_path,
+        """
+        import torch.multiprocessing as mp
+        from torch.utils.data import DataLoader, Dataset
+
+        def pick(x, queue=None):
+            result = x[torch.tensor([99], device=x.device)]
+            return queue.put((x + 1, result)) if queue else result
+
+        class Wrong(Dataset):
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, i):
+                return pick(torch.ones(2, device="lazy"))
+
+        def error_of(tensor):
+            try:
+                (tensor * 2).tolist()
+            except IndexError as error:
+                return str(error)
+
+        if __name__ == "__main__":
+            context = mp.get_context("spawn")
+            x = torch.ones(2, 3, device="lazy")
+            with context.Pool(1) as pool:
+                wrong = pool.apply_async(pick, (x,)).get(timeout=60)
+            assert "index 99 is out of bounds" in error_of(wrong)
+            queue = context.Queue()
+            child = context.Process(target=pick, args=(x, queue))
+            child.start()
+            right, wrong = queue.get(timeout=60)
+            child.join(60)
+            assert right.tolist() == [[2.0] * 3] * 2 and "index 99 is out of bounds" in error_of(wrong)
+            loader = DataLoader(Wrong(), num_workers=1, multiprocessing_context="spawn", batch_size=None, timeout=60)
+            assert ["index 99" in error_of(item) for item in loader] == [True, True]
         """,
     )
 

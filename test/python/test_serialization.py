@@ -158,6 +158,16 @@ def test_saving_runs_once(x):
     assert done.flushes <= 1
 
 
+def test_an_error_leaves_the_file_as_it_is(tmp_path):
+    """Also one that comes late, after the file would have been opened."""
+    path = tmp_path / "checkpoint.pt"
+    torch.save(torch.ones(3), path)
+    with pytest.raises(IndexError):
+        wrong = torch.ones(3, device=DEVICE)[torch.tensor([9], device=DEVICE)]
+        torch.save({"x": wrong, "y": torch.ones(2, device=DEVICE)}, path)
+    assert torch.load(path).tolist() == [1, 1, 1]
+
+
 @pytest.mark.lazy_only
 def test_save_to_the_cpu(x, tmp_path):
     import torch_lazyplug
