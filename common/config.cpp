@@ -264,7 +264,7 @@ Config::Config()
       compile(
           {"compile",
            "When a graph that is not in the cache is compiled: always, as soon as it comes; never, it is run call by "
-           "call; or auto, which is always for the first steps, and then when it has come a few times.",
+           "call; or auto, which is always for the first steps, and then when it has come some hundred times.",
            {"LAZYPLUG_COMPILE"}},
           "auto",
           one_of({"auto", "always", "never"})),

@@ -1,4 +1,5 @@
-// The parts of the extension module. Each init function adds one submodule and contains nothing but bindings.
+// The parts of the extension module. Each init function adds one submodule: bindings, and what has to be done with
+// Python's objects before C++ can take them.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
