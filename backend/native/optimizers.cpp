@@ -16,7 +16,6 @@
 #include "backend/recording/tracer.h"
 #include "common/config.h"
 #include "common/small_set.h"
-#include "kernels/tile_program.h"
 #include "lowering/calls/optimizer_programs.h"
 #include "lowering/calls/runtime_ops.h"
 #include "lowering/passes/pass.h"
@@ -64,8 +63,7 @@ bool fit(TensorLists lists) {
   const at::TensorList params = lists[0];
   const auto is_as_long = [&](at::TensorList list) { return list.size() == params.size(); };
   if (params.empty() || !std::all_of(lists.begin(), lists.end(), is_as_long) || !is_lazy(params[0]) ||
-      !kernels::computes_floats_of(params[0].scalar_type()) || !is_unobserved(params[0]) ||
-      c10::GradMode::is_enabled()) {
+      !has_updates(params[0].scalar_type()) || !is_unobserved(params[0]) || c10::GradMode::is_enabled()) {
     return false;
   }
   Storages storages;

@@ -310,6 +310,10 @@ const Update* to_pointer(const std::optional<Update>& update) {
 
 } // namespace
 
+bool has_updates(c10::ScalarType dtype) {
+  return kernels::computes_floats_of(dtype);
+}
+
 const Update* update_of(Optimizer optimizer, const UpdateForm& form) {
   static auto* const updates = new Updates();
   static const bool may_have_functions = lazyplug::has_functions();

@@ -51,6 +51,8 @@ struct Update {
   std::vector<size_t> num_writes; // of each list with memory
 };
 
+// Whether there are some for parameters of this dtype.
+bool has_updates(c10::ScalarType dtype);
 // Null if the CPU's kernels do not round all elements of such parameters in the same way, see append_rounded(). From
 // any thread.
 const Update* update_of(Optimizer optimizer, const UpdateForm& form);

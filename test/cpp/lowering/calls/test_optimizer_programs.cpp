@@ -48,6 +48,14 @@ TEST(OptimizerProgramsTest, SquareRootsAreThoseOfForeachCalls) {
   EXPECT_EQ(update_of(Optimizer::kAdam, {.dtype = at::kDouble})->program.find("sqrt_exact"), std::string::npos);
 }
 
+TEST(OptimizerProgramsTest, AreForFloats) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    EXPECT_TRUE(has_updates(dtype));
+  }
+  EXPECT_FALSE(has_updates(at::kInt));
+  EXPECT_FALSE(has_updates(at::kComplexFloat));
+}
+
 TEST(OptimizerProgramsTest, EachStepOnNarrowFloatsIsRounded) {
   const Update& rmsprop = *update_of(Optimizer::kRMSprop, {.dtype = at::kBFloat16});
   EXPECT_EQ(
