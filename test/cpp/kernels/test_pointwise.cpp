@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/assembly.h"
+#include "kernels/running_sum.h"
 #include "test/cpp/kernels/tensors.h"
 
 namespace lazyplug::kernels {
@@ -261,6 +262,11 @@ TEST_F(Pointwise, TotalsHaveTheCpusBits) {
       }
     }
   }
+  // PyTorch's partial sums are of 16 terms, up to there.
+  constexpr int64_t kMost = RunningSum<double>::kEndElements - 1;
+  const at::Tensor most = at::randn({kMost}, at::kDouble);
+  expect_totals("1 = square 0 ; 2 = copy 1 ;", most, most * most);
+  EXPECT_FALSE(can_total(at::kDouble, kMost + 1));
   at::set_num_threads(num_threads);
 }
 

@@ -116,6 +116,35 @@ TEST_F(JobTest, ResultsNeverShareMemory) {
   EXPECT_EQ(numbers(1), std::vector<float>({1, 1}));
 }
 
+TEST_F(JobTest, WhatHasRunIsProven) {
+  const Value x = add_leaf(job_.trace, at::ones({2}));
+  const Value dropped = add_relu(job_.trace, {x}, floats({2}));
+  const Value kept = add_root(add_mul(job_.trace, {x}, {x}, floats({2})));
+  const auto proven = [this](Value value) -> std::atomic<bool>& {
+    return job_.trace.node(value.node).signature->proven.value;
+  };
+  const SignaturePtr of_dropped = job_.trace.node(dropped.node).signature;
+  const SignaturePtr of_kept = job_.trace.node(kept.node).signature;
+  EXPECT_TRUE(may_teach(job_.trace, job_.roots));
+  proven(kept) = true;
+  EXPECT_FALSE(may_teach(job_.trace, job_.roots)) << "nobody needs the other one";
+  proven(kept) = false;
+  job_.may_teach = true;
+  run_job(std::move(job_));
+  EXPECT_TRUE(of_kept->proven.value);
+  EXPECT_FALSE(of_dropped->proven.value);
+}
+
+TEST_F(JobTest, NothingIsProvenByWhatFails) {
+  const Value x = add_leaf(job_.trace, at::ones({2}));
+  const Value failed = add_failing(x);
+  const Value spoiled = add_root(add_relu(job_.trace, {failed}, floats({2})));
+  const SignaturePtr signature = job_.trace.node(spoiled.node).signature;
+  job_.may_teach = true;
+  EXPECT_EQ(run_job(std::move(job_)).failures.size(), 1);
+  EXPECT_FALSE(signature->proven.value);
+}
+
 TEST_F(JobTest, TellsWhatKernelsTeach) {
   const at::Tensor transposed = at::ones({3, 2}).t();
   const Value x = add_leaf(job_.trace, transposed);
