@@ -247,11 +247,12 @@ def trained(model, inputs, steps=4):
 
 
 def networks():
-    linear = torch.nn.Sequential(*[torch.nn.Linear(48, 48), torch.nn.GELU()] * 4)
+    """Large enough for more than one thread: smaller calls stay on the thread that comes by them."""
+    linear = torch.nn.Sequential(*[torch.nn.Linear(128, 128), torch.nn.GELU()] * 4)
     images = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten()
+        torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.Flatten()
     )
-    return [(linear, torch.randn(32, 48)), (images, torch.randn(4, 3, 12, 12))]
+    return [(linear, torch.randn(128, 128)), (images, torch.randn(8, 3, 24, 24))]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["linear", "convolutions"])

@@ -377,9 +377,12 @@ def test_what_has_failed_arrives_as_such(tmp_path):
         import torch.multiprocessing as mp
         from torch.utils.data import DataLoader, Dataset
 
-        def pick(x, queue=None):
-            result = x[torch.tensor([99], device=x.device)]
-            return queue.put((x + 1, result)) if queue else result
+        def pick(x):
+            return x[torch.tensor([99], device=x.device)]
+
+        def send(x, queue, arrived):
+            queue.put((x + 1, pick(x)))
+            arrived.get()
 
         class Wrong(Dataset):
             def __len__(self):
@@ -400,10 +403,11 @@ def test_what_has_failed_arrives_as_such(tmp_path):
             with context.Pool(1) as pool:
                 wrong = pool.apply_async(pick, (x,)).get(timeout=60)
             assert "index 99 is out of bounds" in error_of(wrong)
-            queue = context.Queue()
-            child = context.Process(target=pick, args=(x, queue))
+            queue, arrived = context.Queue(), context.Queue()
+            child = context.Process(target=send, args=(x, queue, arrived))
             child.start()
             right, wrong = queue.get(timeout=60)
+            arrived.put(True)
             child.join(60)
             assert right.tolist() == [[2.0] * 3] * 2 and "index 99 is out of bounds" in error_of(wrong)
             loader = DataLoader(Wrong(), num_workers=1, multiprocessing_context="spawn", batch_size=None, timeout=60)

@@ -48,7 +48,8 @@ def save_graph(path: str | os.PathLike[str], tensors: Sequence[torch.Tensor]) ->
         "recorded": recorded,
         "inputs": leaves.arrange(inputs),
     }
-    torch.save(content, path)
+    with open(path, "wb") as file:  # what is pending stays so: the content is there
+        torch.save(content, file)
 
 
 def _plugin_version() -> str:
