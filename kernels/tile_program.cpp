@@ -16,6 +16,7 @@ namespace {
 
 // What becomes of a program's slots with memory, if they are computed elsewhere.
 struct Copies {
+  Copies() = default;
   explicit Copies(const Program& program) {
     for (const Instruction& instruction : program.instructions) {
       for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
@@ -38,7 +39,7 @@ class Part {
         memory_(memory_dtype(memory)),
         element_size_(static_cast<int64_t>(c10::elementSize(memory))),
         is_narrow_(memory != program.dtype),
-        copies_(program),
+        copies_(is_narrow_ ? Copies(program) : Copies()),
         tile_(program, needs()) {}
 
   // The elements from `begin` to `end` of all rows, counted through.

@@ -95,7 +95,8 @@ class Assembly;
 
 // Runs the program on each row, in parallel if there is enough to do; by its machine code as far as there is some.
 // Memory of two slots must be the same or apart. It holds what the program computes, or, if that is float32, narrow
-// floats: these should have been rounded where they are written, since they are read as they have been computed.
+// floats: the program is to round them where it makes them, and what it reads in one slot is what stood there before,
+// whatever it has written to the same memory in another.
 void run(const Program& program, c10::ArrayRef<Row> rows, c10::ScalarType memory, const Assembly* assembly = nullptr);
 inline void run(const Program& program, c10::ArrayRef<Row> rows, const Assembly* assembly = nullptr) {
   run(program, rows, program.dtype, assembly);

@@ -416,8 +416,8 @@ Inference ask_kernels(const Call& call, const c10::Stack& stack) {
 // As torch.empty does, which is not recorded. Nothing of such a call is remembered.
 void refuse_pinned(const Call& call, const c10::Stack& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isBool() && arguments[i].toBool() && call.op->args()[i].name == "pin_memory") {
-      check_not_pinned(true);
+    if (arguments[i].isBool() && call.op->args()[i].name == "pin_memory") {
+      check_not_pinned(arguments[i].toBool());
     }
   }
 }

@@ -88,10 +88,11 @@ bool ForeachGroup::add_call(GraphNode& node, Opcode opcode) {
   const Signature& signature = *node.signature();
   const bool writes = !signature.written.empty();
   kernels::Instruction instruction{opcode, 0};
-  // A copy reads its second list only.
+  // A copy reads its second list only. Copies of narrow floats keep their bits, which NaN does not when it is rounded.
   const bool is_copy = opcode == Opcode::kCopy;
   const size_t num_lists = is_copy ? 2 : kernels::num_inputs(opcode);
-  if ((is_copy && !writes) || !has_layouts(signature, num_lists) || !bind_numbers(node, instruction)) {
+  if ((is_copy && !writes) || !has_layouts(signature, num_lists) || !bind_numbers(node, instruction) ||
+      (is_copy && kernels::is_narrow_float(dtype_))) {
     return false;
   }
   std::vector<uint8_t> lists;

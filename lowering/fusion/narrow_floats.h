@@ -44,9 +44,8 @@ inline kernels::Opcode opcode_for(c10::ScalarType dtype, kernels::Opcode opcode)
   return kernels::is_narrow_float(dtype) && opcode == kernels::Opcode::kSqrt ? kernels::Opcode::kSqrtExact : opcode;
 }
 
-// For a program on memory of this dtype, which runs without vectors or places in mind: the instruction, and what
-// rounds its result. False if there is no such: of sums with a multiple, the CPU's kernels round some elements once and
-// others twice.
+// Appends an instruction to a program on memory of this dtype, and what rounds its result. False, and nothing appended,
+// if the CPU's kernels do not round all elements alike: of sums with a multiple, some once and others twice.
 inline bool
 append_rounded(std::vector<kernels::Instruction>& program, c10::ScalarType dtype, kernels::Instruction instruction) {
   const bool is_narrow = kernels::is_narrow_float(dtype);

@@ -202,7 +202,7 @@ std::vector<double> TileKernel::rounded(std::vector<double> numbers, c10::Scalar
 // As the program's dtype has it.
 double TileKernel::read_number(const c10::IValue& number, size_t index) const {
   if (is_checked_[index] && program_.dtype == c10::ScalarType::Float) {
-    number.toScalar().toFloat();
+    number.toScalar().toFloat(); // raises
   }
   const double value = number_for(program_.dtype, number);
   return negatable(number, value, is_negated_[index]);

@@ -60,10 +60,9 @@ TEST(OptimizerProgramsTest, EachStepOnNarrowFloatsIsRounded) {
   const Update& rmsprop = *update_of(Optimizer::kRMSprop, {.dtype = at::kBFloat16});
   EXPECT_EQ(
       rmsprop.program,
-      "f32 memory 3 slots 4 numbers 4 1 = mul_number 1 0 ; 1 = to_bfloat16 1 ; 1 = addcmul 1 2 2 1 ; 1 = to_bfloat16 1 "
-      "; "
-      "3 = sqrt_exact 1 ; 3 = to_bfloat16 3 ; 3 = add_number 3 2 ; 3 = to_bfloat16 3 ; 0 = addcdiv 0 2 3 3 ; "
-      "0 = to_bfloat16 0 ;");
+      "f32 memory 3 slots 4 numbers 4 1 = mul_number 1 0 ; 1 = to_bfloat16 1 ; 1 = addcmul 1 2 2 1 ; "
+      "1 = to_bfloat16 1 ; 3 = sqrt_exact 1 ; 3 = to_bfloat16 3 ; 3 = add_number 3 2 ; 3 = to_bfloat16 3 ; "
+      "0 = addcdiv 0 2 3 3 ; 0 = to_bfloat16 0 ;");
   EXPECT_EQ(rmsprop.num_writes, update_of(Optimizer::kRMSprop, {})->num_writes);
   const Update* maximized = update_of(Optimizer::kAdam, {.dtype = at::kHalf, .maximizes = true});
   EXPECT_NE(maximized->program.find("= neg 3 ; 1 = lerp"), std::string::npos) << "what is exact is not rounded";

@@ -221,6 +221,8 @@ TEST_F(ForeachGroups, EachStepOnNarrowFloatsIsRounded) {
       "1 = neg 1 ;");
   call("aten::_foreach_add_", "List", {y, roots}, {1.0}, narrow);
   EXPECT_FALSE(group.add(*last)) << "sums with a multiple are rounded by place";
+  call("aten::_foreach_copy_", "", {y, leaves(2, narrow)}, {}, narrow);
+  EXPECT_FALSE(group.add(*last)) << "copies are not rounded";
 }
 
 TEST_F(ForeachGroups, LayoutsWithGapsAndOtherDtypesAreNotForTiles) {
