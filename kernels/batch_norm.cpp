@@ -12,16 +12,16 @@ bool has_batch_norm() {
 }
 
 void run(const BatchNorm& norm) {
-  constexpr int64_t kAtOnce = 16; // channels
   const int64_t of_channel = norm.num_images * norm.plane;
   const auto grain = [](int64_t elements) { return std::max<int64_t>(at::internal::GRAIN_SIZE / elements, 1); };
   const Loops<float>& loops = kernels::loops<float>();
+  const int64_t at_once = loops.num_lanes; // channels
   parallel_for(
-      (norm.num_channels + kAtOnce - 1) / kAtOnce,
-      grain(kAtOnce * of_channel),
+      (norm.num_channels + at_once - 1) / at_once,
+      grain(at_once * of_channel),
       [&](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; ++block) {
-          loops.find_moments(norm, block * kAtOnce, std::min((block + 1) * kAtOnce, norm.num_channels));
+          loops.find_moments(norm, block * at_once, std::min((block + 1) * at_once, norm.num_channels));
         }
       });
   parallel_for(norm.num_images * norm.num_channels, grain(norm.plane), [&](int64_t begin, int64_t end) {

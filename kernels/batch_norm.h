@@ -5,8 +5,8 @@
 namespace lazyplug::kernels {
 
 // A batch norm in training of float32 images, or other things of several channels, without gaps, one channel after the
-// other. PyTorch's CPU kernel adds up each channel element by element, in float64; so does this, for sixteen channels
-// at a time, and so has its bits.
+// other. PyTorch's CPU kernel adds up each channel element by element, in float64; so does this, for as many
+// channels at a time as a vector has lanes, and so has its bits.
 struct BatchNorm {
   int64_t num_images;
   int64_t num_channels;

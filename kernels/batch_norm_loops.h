@@ -1,8 +1,9 @@
-// Batch norms (kernels/batch_norm.h). Compiled within the namespace of targets with AVX-512.
+// Batch norms (kernels/batch_norm.h). Compiled within the namespace of targets with AVX2 or AVX-512.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/batch_norm.h"
 #include "kernels/matrix_product.h"
@@ -16,8 +17,10 @@ struct ChannelSums {
   Doubles high{};
 
   void add(Floats x) {
-    low = low + Doubles(_mm512_maskz_cvtps_pd(0xFF, _mm512_castps512_ps256(x)));
-    high = high + Doubles(_mm512_maskz_cvtps_pd(0xFF, _mm512_maskz_extractf32x8_ps(0xFF, x, 1)));
+    HalfFloats halves[2];
+    std::memcpy(halves, &x, sizeof(x));
+    low = low + __builtin_convertvector(halves[0], Doubles);
+    high = high + __builtin_convertvector(halves[1], Doubles);
   }
   double of(int64_t channel) const {
     constexpr int64_t kHalf = kNumLanes<Doubles>;
@@ -34,9 +37,9 @@ visit_channels(const BatchNorm& norm, int64_t first_channel, int64_t num_channel
     const float* from = norm.images + (image * norm.num_channels + first_channel) * norm.plane;
     for (int64_t place = 0; place < norm.plane; place += kLanes) {
       const int64_t n = std::min(norm.plane - place, kLanes);
-      Floats rows[16];
+      Floats rows[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
+      for (int i = 0; i < kLanes; ++i) {
         rows[i] = i < num_channels ? load_part<Floats>(from + i * norm.plane + place, n) : Floats{};
       }
       transpose(rows);
@@ -47,7 +50,8 @@ visit_channels(const BatchNorm& norm, int64_t first_channel, int64_t num_channel
   }
 }
 
-// The mean, and what follows from the variance, of up to sixteen channels. What is rounded where, is PyTorch's choice.
+// The mean, and what follows from the variance, of some channels, as ChannelSums has. What is rounded where, is
+// PyTorch's choice.
 inline void find_moments(const BatchNorm& norm, int64_t first_channel, int64_t end_channel) {
   const int64_t num_channels = end_channel - first_channel;
   const int64_t count = norm.num_images * norm.plane;

@@ -16,6 +16,10 @@ constexpr double kGrain = 0x1p17; // multiplications of a thread
 constexpr double kMost = 0x1p27;  // more take oneDNN long enough
 constexpr int64_t kMostOfAxis = int64_t{1} << 24;
 
+ConvolutionPlan plan_of(const Convolution& convolution) {
+  return {convolution, loops<float>().num_lanes};
+}
+
 // What oneDNN needs besides: to choose a kernel, and to copy results into another layout. For filters of one element it
 // has kernels that it chooses quickly.
 double seconds_saved(const Convolution& convolution, int num_threads) {
@@ -26,8 +30,13 @@ double seconds_saved(const Convolution& convolution, int num_threads) {
   return to_choose + kOfResult * num_results / num_threads;
 }
 
+constexpr int64_t kLanesOfAvx2 = 8;
+
 // Zen 4 computes 512 bits in two halves: what is multiplied takes twice as long there, and all else does not.
-double seconds_of_multiplication() {
+double seconds_of_multiplication(int64_t lanes) {
+  if (lanes == kLanesOfAvx2) {
+    return 1 / 45e9;
+  }
 #if defined(__x86_64__)
   static const bool is_halved = [] {
     __builtin_cpu_init();
@@ -42,11 +51,11 @@ double seconds_of_multiplication() {
 // Its multiplications take less time, as its vectors are of channels: ours have lanes without windows.
 double seconds_lost(const ConvolutionPlan& plan, int num_threads) {
   constexpr double kOurs = 1.17; // of the library's time
-  const auto lanes = static_cast<double>(plan.pieces_of_row * ConvolutionPlan::kLanes / plan.pieces_of_vector);
+  const auto lanes = static_cast<double>(plan.pieces_of_row * plan.lanes / plan.pieces_of_vector);
   const double to_collect = plan.pieces_of_vector == 4 ? 0.85 : 1; // four loads for a vector
   const double used = static_cast<double>(plan.convolution.columns.out_size) / lanes * to_collect;
   const Convolution& convolution = plan.convolution;
-  const double sums = (kOurs / used - 1) * seconds_of_multiplication() * convolution.num_multiplications();
+  const double sums = (kOurs / used - 1) * seconds_of_multiplication(plan.lanes) * convolution.num_multiplications();
   // Filters of gradients are collected channel by channel.
   const double filters = convolution.is_gradient ? 0.25e-9 * static_cast<double>(plan.packed_floats()) : 0;
   return (sums + filters) / num_threads;
@@ -90,21 +99,26 @@ bool is_good(const Convolution& convolution) {
 bool can_convolve(const Convolution& convolution) {
   return loops<float>().convolve && is_good(convolution) &&
          convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner &&
-         ConvolutionPlan(convolution).padded_floats() <= kMostFloats;
+         plan_of(convolution).padded_floats() <= kMostFloats;
 }
 
 bool is_quicker_here(const Convolution& convolution, int num_threads) {
-  return can_convolve(convolution) &&
-         seconds_lost(ConvolutionPlan(convolution), num_threads) < seconds_saved(convolution, num_threads);
+  if (!can_convolve(convolution)) {
+    return false;
+  }
+  const ConvolutionPlan plan = plan_of(convolution);
+  // With few products of a sum, what is done for each sum takes longer than these.
+  const bool is_brief = plan.lanes == kLanesOfAvx2 && convolution.filter_size() == 1;
+  return !is_brief && seconds_lost(plan, num_threads) < seconds_saved(convolution, num_threads);
 }
 
 int64_t floats_to_convolve(const Convolution& convolution) {
-  const ConvolutionPlan plan(convolution);
+  const ConvolutionPlan plan = plan_of(convolution);
   return plan.packed_floats() + Parts(plan).count() * plan.padded_floats();
 }
 
 bool convolve(const Convolution& convolution, float* memory) {
-  const ConvolutionPlan plan(convolution);
+  const ConvolutionPlan plan = plan_of(convolution);
   const Parts parts(plan);
   const Loops<float>& loops = kernels::loops<float>();
   std::atomic<bool> are_finite = true;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/pool.h"
@@ -10,13 +11,24 @@ namespace lazyplug::kernels {
 // gaps, planes row by row, one channel after the other.
 //
 // oneDNN, which PyTorch's CPU uses, takes 40 microseconds to find out how to compute one, and copies images and results
-// into another layout and back. Small ones take less time here, with its bits: a sum is of blocks of channels, which
-// are added up with fused multiply-adds, by places of the filter and then by channels; the bias follows the first
-// block.
+// into another layout and back. Small ones take less time here, with its bits: fused multiply-adds in one of the orders
+// below.
 //
 // The gradient of a convolution's input is one, too, where windows are one element apart: of the gradient of the
 // result, with the same filters, read from their ends.
 struct Convolution {
+  // Of the products of a sum.
+  enum class Order : uint8_t {
+    // Sums of blocks of 16 channels, by places of the filter and then by channels, are added up. The bias follows the
+    // first block. oneDNN's with AVX-512, and, with one block, that for filters of one element.
+    kBlocks,
+    // One sum, by channels and then by places of the filter. The bias follows it. That of a product of matrices.
+    kChain,
+    // One sum, which begins with the bias and goes on through blocks of 8 channels, by places of the filter and then by
+    // channels. oneDNN's with AVX2.
+    kRunning
+  };
+
   int64_t num_images;
   int64_t in_channels;
   int64_t out_channels;
@@ -27,7 +39,7 @@ struct Convolution {
   const float* bias = nullptr; // 0
   float* result = nullptr;
   bool is_gradient = false; // filters are of input channels, for each output channel
-  bool is_chain = false;
+  Order order = Order::kBlocks;
 
   int64_t filter_size() const {
     return rows.window * columns.window;
@@ -38,10 +50,15 @@ struct Convolution {
   int64_t out_plane() const {
     return rows.out_size * columns.out_size;
   }
-  // Of a block: as many as oneDNN's. Filters of one element have one block.
+  // Of a block. Filters of one element have one block.
+  static constexpr int64_t kBlock = 16;
+  static constexpr int64_t kRunningBlock = 8;
+  // The channels of which products are added up at a time, which may be several blocks of a running sum.
   int64_t channels_at_once() const {
-    constexpr int64_t kBlock = 16;
-    return is_chain || filter_size() == 1 || in_channels < kBlock ? in_channels : kBlock;
+    constexpr int64_t kRunningAtOnce = 4 * kRunningBlock;
+    return order == Order::kRunning ? std::min(in_channels, kRunningAtOnce)
+           : order == Order::kChain || filter_size() == 1 || in_channels < kBlock ? in_channels
+                                                                                  : kBlock;
   }
   bool has_padding() const {
     return rows.padding > 0 || columns.padding > 0;

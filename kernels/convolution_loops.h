@@ -1,5 +1,6 @@
 // Convolutions as products (kernels/matrix_product.h): a tile of the result is of some output channels, and of windows
-// that fill two vectors, whose elements are read where they are. Compiled within the namespace of targets with AVX-512.
+// that fill two vectors, whose elements are read where they are. Compiled within the namespace of targets with AVX2 or
+// AVX-512.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 
-static_assert(ConvolutionPlan::kLanes == kNumLanes<Floats> && ConvolutionPlan::kTileRows == kTileRows);
+static_assert(ConvolutionPlan::tile_rows(kNumLanes<Floats>) == kTileRows && kTileVectors == 2);
 
 // Notes infinities and NaN among vectors.
 class FiniteCheck {
@@ -21,8 +22,7 @@ class FiniteCheck {
     not_finite_ |= (bits_of(x) & kExponent) == kExponent;
   }
   bool are_finite() const {
-    const auto bits = reinterpret_cast<__m512i>(not_finite_);
-    return _mm512_test_epi32_mask(bits, bits) == 0;
+    return !has_any_bit(not_finite_);
   }
 
  private:
@@ -41,9 +41,9 @@ struct PackedFilters {
 
   // `n` elements that follow each other for each row, from the place of a channel on.
   void pack(const float* from, int64_t row, int64_t n, int64_t channel, int64_t place) {
-    Floats of_rows[16];
+    Floats of_rows[kNumLanes<Floats>];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kNumLanes<Floats>; ++i) {
       of_rows[i] = i < rows ? load_part<Floats>(from + i * row, n) : Floats{};
       check.see(of_rows[i]);
     }
@@ -66,7 +66,7 @@ struct PackedFilters {
 };
 
 inline bool pack_filters(const Convolution& convolution, int64_t tile, int64_t first_channel, float* packed) {
-  const ConvolutionPlan plan(convolution);
+  const ConvolutionPlan plan(convolution, kNumLanes<Floats>);
   const int64_t size = convolution.filter_size();
   const int64_t channels = plan.channels_from(first_channel);
   const int64_t first = plan.tile_begin(tile);
@@ -83,18 +83,21 @@ inline bool pack_filters(const Convolution& convolution, int64_t tile, int64_t f
   return filters.check.are_finite();
 }
 
+// Every second element of two vectors, from the first or the second on.
+template <int kFirst, int... kIndices>
+Floats pick_half(Floats low, Floats high, std::integer_sequence<int, kIndices...> /*indices*/) {
+  return __builtin_shufflevector(low, high, (2 * kIndices + kFirst)...);
+}
+
 // n elements from `from`, of which every second one goes to the other part.
 inline void split_row(int64_t n, const float* from, float* even, float* odd) {
-  const Ints places = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
   constexpr int64_t kLanes = kNumLanes<Floats>;
+  constexpr auto kIndices = std::make_integer_sequence<int, kLanes>();
   for (int64_t i = 0; i < n; i += 2 * kLanes) {
     const Floats low = load_part<Floats>(from + i, std::min(n - i, kLanes));
     const Floats high = load_part<Floats>(from + i + kLanes, std::clamp<int64_t>(n - i - kLanes, 0, kLanes));
-    const auto pick = [&](Ints index) {
-      return Floats(_mm512_permutex2var_ps(low, reinterpret_cast<__m512i>(index), high));
-    };
-    store_part(pick(places), even + i / 2, std::min((n - i + 1) / 2, kLanes));
-    store_part(pick(places + 1), odd + i / 2, std::min((n - i) / 2, kLanes));
+    store_part(pick_half<0>(low, high, kIndices), even + i / 2, std::min((n - i + 1) / 2, kLanes));
+    store_part(pick_half<1>(low, high, kIndices), odd + i / 2, std::min((n - i) / 2, kLanes));
   }
 }
 
@@ -141,9 +144,9 @@ pad(const ConvolutionPlan& plan, int64_t first_image, int64_t images, int64_t fi
 
 // Windows of one row, side by side in a vector, or in a half or a quarter of it.
 struct Piece {
-  int64_t from;    // of the first one, in the padded images
-  float* result;   // of the first output channel; of lane 0, if that were part of it
-  __mmask16 lanes; // none: there is no such piece
+  int64_t from;  // of the first one, in the padded images
+  float* result; // of the first output channel; of lane 0, if that were part of it
+  Lanes lanes;   // none: there is no such piece
 };
 
 template <int kPieces>
@@ -168,7 +171,7 @@ struct Panel {
               in_row,
           convolution.result + plane * convolution.out_plane() + row_of_image * convolution.columns.out_size + in_row -
               lane,
-          static_cast<__mmask16>(((1U << length) - 1) << lane)};
+          {static_cast<int8_t>(lane), static_cast<int8_t>(length)}};
     }
   }
 };
@@ -194,14 +197,17 @@ struct ConvolutionTile {
   const float* bias;    // of these channels; null: 0
   int64_t first_channel;
   int64_t out_plane;
-  bool is_first; // of the blocks of channels
+  bool is_first;   // of the channels
+  bool is_running; // the sum begins with the bias, or what it has been so far
 };
 
 template <int kPieces>
 [[gnu::always_inline]] inline Floats load_pieces(const float* const (&from)[kPieces], int64_t place) {
   if constexpr (kPieces == 1) {
     return load<Floats>(from[0] + place);
-  } else if constexpr (kPieces == 2) {
+  }
+#ifdef __AVX512F__
+  else if constexpr (kPieces == 2) {
     const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(from[0] + place));
     return _mm512_maskz_insertf32x8(0xFFFF, low, _mm256_loadu_ps(from[1] + place), 1);
   } else {
@@ -210,11 +216,47 @@ template <int kPieces>
     all = _mm512_maskz_insertf32x4(0xFFFF, all, _mm_loadu_ps(from[2] + place), 2);
     return _mm512_maskz_insertf32x4(0xFFFF, all, _mm_loadu_ps(from[3] + place), 3);
   }
+#else
+  else if constexpr (kPieces == 2) {
+    return _mm256_loadu2_m128(from[1] + place, from[0] + place);
+  } else {
+    const auto load_pair = [&](int piece) { return reinterpret_cast<const __m64*>(from[piece] + place); };
+    const __m128 low = _mm_loadh_pi(_mm_loadl_pi(_mm_setzero_ps(), load_pair(0)), load_pair(1));
+    const __m128 high = _mm_loadh_pi(_mm_loadl_pi(_mm_setzero_ps(), load_pair(2)), load_pair(3));
+    return _mm256_set_m128(high, low);
+  }
+#endif
+}
+
+// What sums begin with.
+template <int kRows, int kPieces>
+[[gnu::always_inline]] inline TileSums<kRows> begin_sums(const ConvolutionTile<kPieces>& tile) {
+  TileSums<kRows> sums{};
+  if (!tile.is_running || (tile.is_first && !tile.bias)) {
+    return sums;
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) {
+      if (tile.is_first) {
+        sums.of[i][j] = broadcast<Floats>(tile.bias[i]);
+        continue;
+      }
+      const int64_t row = (tile.first_channel + i) * tile.out_plane;
+#pragma GCC unroll 4
+      for (int piece = 0; piece < kPieces; ++piece) {
+        const Piece& from = tile.panel.pieces[j][piece];
+        sums.of[i][j] = sums.of[i][j] + load_lanes(from.result + row, from.lanes);
+      }
+    }
+  }
+  return sums;
 }
 
 template <int kRows, int kPieces>
 [[gnu::always_inline]] inline TileSums<kRows> multiply_windows(const ConvolutionTile<kPieces>& tile) {
-  TileSums<kRows> sums{};
+  TileSums<kRows> sums = begin_sums<kRows>(tile);
   const float* from[kTileVectors][kPieces];
   for (int j = 0; j < kTileVectors; ++j) {
     for (int piece = 0; piece < kPieces; ++piece) {
@@ -231,7 +273,7 @@ template <int kRows, int kPieces>
     }
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      const Floats x = _mm512_set1_ps(filters[i]);
+      const auto x = broadcast<Floats>(filters[i]);
 #pragma GCC unroll 2
       for (int j = 0; j < kTileVectors; ++j) {
         sums.of[i][j] = multiply_add(x, windows[j], sums.of[i][j]);
@@ -248,16 +290,16 @@ template <int kRows, int kPieces>
 #pragma GCC unroll 4
     for (int piece = 0; piece < kPieces; ++piece) {
       float* to = tile.panel.pieces[j][piece].result + tile.first_channel * tile.out_plane;
-      const __mmask16 lanes = tile.panel.pieces[j][piece].lanes;
+      const Lanes lanes = tile.panel.pieces[j][piece].lanes;
 #pragma GCC unroll 12
       for (int i = 0; i < kRows; ++i, to += tile.out_plane) {
         Floats sum = sums.of[i][j];
-        if (!tile.is_first) {
-          sum = Floats(_mm512_maskz_loadu_ps(lanes, to)) + sum;
-        } else if (tile.bias) {
+        if (!tile.is_running && !tile.is_first) {
+          sum = load_lanes(to, lanes) + sum;
+        } else if (!tile.is_running && tile.bias) {
           sum = sum + broadcast<Floats>(tile.bias[i]);
         }
-        _mm512_mask_storeu_ps(to, lanes, sum);
+        store_lanes(sum, to, lanes);
       }
     }
   }
@@ -308,7 +350,8 @@ void convolve_pieces(const ConvolutionPlan& plan, const ConvolutionBlock& block,
                  convolution.bias ? convolution.bias + out_channel : nullptr,
                  out_channel,
                  convolution.out_plane(),
-                 channel == 0});
+                 channel == 0,
+                 convolution.order == Convolution::Order::kRunning});
           }
         }
       }
@@ -319,7 +362,7 @@ void convolve_pieces(const ConvolutionPlan& plan, const ConvolutionBlock& block,
 // Some images and output channels. `padded`: see ConvolutionPlan.
 inline void
 convolve(const Convolution& convolution, const ConvolutionBlock& block, const float* packed, float* padded) {
-  const ConvolutionPlan plan(convolution);
+  const ConvolutionPlan plan(convolution, kNumLanes<Floats>);
   (plan.pieces_of_vector == 1   ? convolve_pieces<1>
    : plan.pieces_of_vector == 2 ? convolve_pieces<2>
                                 : convolve_pieces<4>)(plan, block, packed, padded);

@@ -21,24 +21,27 @@ struct ConvolutionBlock {
 
 // Memory has the packed filters, then for each thread some channels of some images with their padding.
 struct ConvolutionPlan {
-  static constexpr int64_t kLanes = 16;
-  static constexpr int64_t kTileRows = 12;    // output channels
-  static constexpr int64_t kMostInner = 1024; // products that are added up, of a block
+  static constexpr int64_t kMostInner = 1024; // products that are added up at a time
   // Of small images there are several in one go, so that few vectors of windows are not full.
-  static constexpr int64_t kLeastWindows = 16 * kLanes;
+  static constexpr int64_t kLeastWindows = 256;
+  // Output channels of a tile, which is two vectors wide, if vectors have so many lanes.
+  static constexpr int64_t tile_rows(int64_t lanes) {
+    return lanes == 16 ? 12 : 6;
+  }
 
-  explicit ConvolutionPlan(const Convolution& convolution)
-      : ConvolutionPlan(convolution, convolution.channels_at_once()) {}
-  ConvolutionPlan(const Convolution& convolution, int64_t most_channels)
+  ConvolutionPlan(const Convolution& convolution, int64_t lanes)
+      : ConvolutionPlan(convolution, lanes, convolution.channels_at_once()) {}
+  ConvolutionPlan(const Convolution& convolution, int64_t lanes, int64_t most_channels)
       : convolution(convolution),
-        num_tiles((convolution.out_channels + kTileRows - 1) / kTileRows),
+        lanes(lanes),
+        num_tiles((convolution.out_channels + tile_rows(lanes) - 1) / tile_rows(lanes)),
         most_channels(most_channels),
         images_at_once(std::clamp<int64_t>(kLeastWindows / convolution.out_plane(), 1, convolution.num_images)),
         pieces_of_vector(
-            convolution.columns.out_size <= kLanes / 4   ? 4
-            : convolution.columns.out_size <= kLanes / 2 ? 2
-                                                         : 1),
-        pieces_of_row((convolution.columns.out_size + kLanes - 1) / kLanes),
+            convolution.columns.out_size <= lanes / 4   ? 4
+            : convolution.columns.out_size <= lanes / 2 ? 2
+                                                        : 1),
+        pieces_of_row((convolution.columns.out_size + lanes - 1) / lanes),
         rows_read(std::min(convolution.rows.in_size, padded_size(convolution.rows) - convolution.rows.padding)),
         part_of_row(
             (std::max(padded_size(convolution.columns), convolution.columns.in_size + 2 * convolution.columns.padding) +
@@ -62,28 +65,40 @@ struct ConvolutionPlan {
   int64_t tile_begin(int64_t tile) const {
     return convolution.out_channels * tile / num_tiles;
   }
-  // When a product is added up, of a block with so many channels: by filters' elements, then by channels, or in a
-  // chain.
+  // When a product is added up, of so many channels at once.
   int64_t place_in_sum(int64_t element, int64_t channel, int64_t channels) const {
-    return convolution.is_chain ? channel * convolution.filter_size() + element : element * channels + channel;
+    switch (convolution.order) {
+      case Convolution::Order::kBlocks:
+        return element * channels + channel;
+      case Convolution::Order::kChain:
+        return channel * convolution.filter_size() + element;
+      case Convolution::Order::kRunning: {
+        const int64_t in_block = channel % Convolution::kRunningBlock;
+        const int64_t first = channel - in_block;
+        const int64_t block = std::min(channels - first, Convolution::kRunningBlock);
+        return first * convolution.filter_size() + element * block + in_block;
+      }
+    }
+    return 0;
   }
   // How many channels the block has that begins with this one.
   int64_t channels_from(int64_t first) const {
     return std::min(most_channels, convolution.in_channels - first);
   }
   int64_t packed_begin(int64_t tile, int64_t first_channel) const {
-    const int64_t of_channel = convolution.filter_size() * kLanes;
+    const int64_t of_channel = convolution.filter_size() * lanes;
     return (first_channel * num_tiles + tile * channels_from(first_channel)) * of_channel;
   }
   int64_t packed_floats() const {
-    return num_tiles * convolution.in_channels * convolution.filter_size() * kLanes;
+    return num_tiles * convolution.in_channels * convolution.filter_size() * lanes;
   }
   // A vector may be read where there are fewer elements.
   int64_t padded_floats() const {
-    return (images_at_once * most_channels * padded_plane + 2 * kLanes - 1) / kLanes * kLanes;
+    return (images_at_once * most_channels * padded_plane + 2 * lanes - 1) / lanes * lanes;
   }
 
   const Convolution& convolution;
+  const int64_t lanes; // of the target's vectors
   const int64_t num_tiles;
   const int64_t most_channels; // of a block
   const int64_t images_at_once;

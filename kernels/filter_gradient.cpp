@@ -14,6 +14,10 @@ namespace {
 
 constexpr double kGrain = 0x1p17; // multiplications of a thread
 
+FilterGradientPlan plan_of(const FilterGradient& gradient) {
+  return {gradient, loops<float>().num_lanes};
+}
+
 // What threads share: the parts, if there are not more of these than of threads, and tiles.
 struct Blocks {
   int64_t of_parts;
@@ -46,17 +50,17 @@ bool is_quicker_here(const FilterGradient& gradient) {
   return loops<float>().sum_up_filters && is_good(convolution) &&
          (convolution.filter_size() > 1 || convolution.num_multiplications() <= kMostOfSingle) &&
          gradient.num_parts > 0 && gradient.num_parts <= convolution.num_images &&
-         FilterGradientPlan(gradient).block_floats() <= kMostFloats;
+         plan_of(gradient).block_floats() <= kMostFloats;
 }
 
 int64_t floats_to_compute(const FilterGradient& gradient) {
-  const FilterGradientPlan plan(gradient);
+  const FilterGradientPlan plan = plan_of(gradient);
   const Blocks blocks(plan);
   return blocks.count() * plan.block_floats() + (blocks.of_parts - 1) * result_floats(plan);
 }
 
 bool compute(const FilterGradient& gradient, float* memory) {
-  const FilterGradientPlan plan(gradient);
+  const FilterGradientPlan plan = plan_of(gradient);
   const Blocks blocks(plan);
   const int64_t num_channels = gradient.convolution.out_channels;
   float* results = memory + blocks.count() * plan.block_floats();

@@ -1,5 +1,5 @@
 // Gradients of filters (kernels/filter_gradient.h), as products: a tile of the result is of some filters' elements, and
-// of output channels that fill one to four vectors. Compiled within the namespace of targets with AVX-512.
+// of output channels that fill one to four vectors. Compiled within the namespace of targets with AVX2 or AVX-512.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@ inline void transpose_gradient(const FilterGradientPlan& plan, int64_t image, fl
   for (int64_t channel = 0; channel < plan.padded_channels; channel += kLanes) {
     for (int64_t window = 0; window < num_windows; window += kLanes) {
       const int64_t n = std::min(num_windows - window, kLanes);
-      Floats rows[16];
+      Floats rows[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
+      for (int i = 0; i < kLanes; ++i) {
         rows[i] = channel + i < convolution.out_channels
                       ? load_part<Floats>(from + (channel + i) * num_windows + window, n)
                       : Floats{};
@@ -73,7 +73,7 @@ void run_filter_tile(const FilterTile& tile) {
         }
 #pragma GCC unroll 12
         for (int i = 0; i < kRows; ++i) {
-          const Floats x = _mm512_set1_ps(elements[i][place + column]);
+          const auto x = broadcast<Floats>(elements[i][place + column]);
 #pragma GCC unroll 4
           for (int j = 0; j < kVectors; ++j) {
             sums[i][j] = multiply_add(x, of_channels[j], sums[i][j]);
@@ -97,6 +97,19 @@ template <int kVectors, int... kRows>
 auto find_filter_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
   static constexpr void (*kTiles[])(const FilterTile&) = {run_filter_tile<kRows + 1, kVectors>...};
   return kTiles[rows - 1];
+}
+
+// Of so many vectors and elements, as FilterGradientPlan makes them.
+inline auto find_filter_tile_of(int64_t vectors, int64_t rows) {
+  constexpr auto kAll = std::make_integer_sequence<int, 12>();
+  constexpr auto kHalf = std::make_integer_sequence<int, 6>();
+#ifdef __AVX512F__
+  return vectors == 1   ? find_filter_tile<1>(rows, kAll)
+         : vectors == 2 ? find_filter_tile<2>(rows, kAll)
+                        : find_filter_tile<4>(rows, kHalf);
+#else
+  return vectors == 1 ? find_filter_tile<1>(rows, kAll) : find_filter_tile<2>(rows, kHalf);
+#endif
 }
 
 // Images, and their gradients, as tiles read them.
@@ -136,16 +149,19 @@ inline void deliver(const FilterGradientPlan& plan, int64_t tile, const float* s
   const int64_t first = plan.first_element(tile);
   const int64_t rows = plan.num_elements(tile);
   for (int64_t j = 0; j < plan.vectors_of_tile; ++j) {
-    Floats of_elements[16];
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < 16; ++i) {
-      of_elements[i] = i < rows ? load<Floats>(sums + (i * plan.vectors_of_tile + j) * kLanes) : Floats{};
-    }
-    transpose(of_elements);
     const int64_t channel = plan.first_channel(tile) + j * kLanes;
-    for (int64_t i = 0; i < kLanes && channel + i < plan.padding.convolution.out_channels; ++i) {
-      float* to = of_filters + (channel + i) * plan.filter_elements() + first;
-      store_part(adds ? load_part<Floats>(to, rows) + of_elements[i] : of_elements[i], to, rows);
+    for (int64_t begin = 0; begin < rows; begin += kLanes) {
+      const int64_t n = std::min(rows - begin, kLanes);
+      Floats of_elements[kLanes];
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kLanes; ++i) {
+        of_elements[i] = i < n ? load<Floats>(sums + ((begin + i) * plan.vectors_of_tile + j) * kLanes) : Floats{};
+      }
+      transpose(of_elements);
+      for (int64_t i = 0; i < kLanes && channel + i < plan.padding.convolution.out_channels; ++i) {
+        float* to = of_filters + (channel + i) * plan.filter_elements() + first + begin;
+        store_part(adds ? load_part<Floats>(to, n) + of_elements[i] : of_elements[i], to, n);
+      }
     }
   }
 }
@@ -173,9 +189,7 @@ inline bool sum_up_filters(const FilterGradientPlan& plan, const FilterGradientB
       prepare(plan, image, images, padded, transposed, check);
       for (int64_t tile = block.first_tile; tile < block.end_tile; ++tile) {
         const int64_t rows = plan.num_elements(tile);
-        const auto run = plan.vectors_of_tile == 1   ? find_filter_tile<1>(rows, std::make_integer_sequence<int, 12>())
-                         : plan.vectors_of_tile == 2 ? find_filter_tile<2>(rows, std::make_integer_sequence<int, 12>())
-                                                     : find_filter_tile<4>(rows, std::make_integer_sequence<int, 6>());
+        const auto run = find_filter_tile_of(plan.vectors_of_tile, rows);
         run(
             {plan,
              images,

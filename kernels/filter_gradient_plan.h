@@ -20,17 +20,17 @@ struct FilterGradientBlock {
 
 // Memory has some images with their padding, their gradients, channels side by side, and sums of bias and tiles.
 struct FilterGradientPlan {
-  static constexpr int64_t kLanes = ConvolutionPlan::kLanes;
   // Of images and gradients, so that they stay in the L2 cache while tiles go by.
   static constexpr int64_t kFloatsAtOnce = int64_t{96} << 10;
 
-  explicit FilterGradientPlan(const FilterGradient& gradient)
+  FilterGradientPlan(const FilterGradient& gradient, int64_t lanes)
       : gradient(gradient),
-        padding(gradient.convolution, gradient.convolution.in_channels),
+        lanes(lanes),
+        padding(gradient.convolution, lanes, gradient.convolution.in_channels),
         vectors_of_tile(
-            gradient.convolution.out_channels > 2 * kLanes ? 4
-            : gradient.convolution.out_channels > kLanes   ? 2
-                                                           : 1),
+            gradient.convolution.out_channels > 2 * lanes && lanes == 16 ? 4
+            : gradient.convolution.out_channels > lanes                  ? 2
+                                                                         : 1),
         padded_channels(
             (gradient.convolution.out_channels + channels_of_tile() - 1) / channels_of_tile() * channels_of_tile()),
         tiles_of_elements((filter_elements() + most_elements() - 1) / most_elements()),
@@ -44,12 +44,12 @@ struct FilterGradientPlan {
   int64_t filter_elements() const {
     return gradient.convolution.in_channels * gradient.convolution.filter_size();
   }
-  // Of a tile.
+  // Of a tile, whose sums are as many vectors as those of a convolution's tile, or half of these.
   int64_t most_elements() const {
-    return vectors_of_tile == 4 ? 6 : 12;
+    return std::min<int64_t>(2 * ConvolutionPlan::tile_rows(lanes) / vectors_of_tile, 12);
   }
   int64_t channels_of_tile() const {
-    return vectors_of_tile * kLanes;
+    return vectors_of_tile * lanes;
   }
   int64_t sums_of_tile() const {
     return most_elements() * channels_of_tile();
@@ -84,7 +84,7 @@ struct FilterGradientPlan {
     return gradient.convolution.out_plane() * padded_channels;
   }
   int64_t padded_floats() const {
-    return (images_at_once * image_floats() + kLanes - 1) / kLanes * kLanes;
+    return (images_at_once * image_floats() + lanes - 1) / lanes * lanes;
   }
   int64_t transposed_floats() const {
     return images_at_once * gradient_floats();
@@ -94,6 +94,7 @@ struct FilterGradientPlan {
   }
 
   const FilterGradient& gradient;
+  const int64_t lanes; // of the target's vectors
   const ConvolutionPlan padding;
   const int64_t vectors_of_tile;   // of output channels
   const int64_t padded_channels;   // output channels of whole tiles

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "common/processor.h"
@@ -16,9 +17,13 @@
 namespace lazyplug::kernels {
 namespace {
 
-// Smaller ones, BLAS has other kernels for. For those with few multiplications it is as fast.
+// Smaller ones, BLAS has other kernels for: on some processors for less than 16, on others for less than this.
 constexpr int64_t kLeastSize = 16;
-constexpr int64_t kLeastMultiplications = int64_t{1} << 14;
+constexpr int64_t kLeastRows = 4;
+constexpr int64_t kLeastColumns = 12;
+// For those with fewer multiplications it is as fast; for those with more, if its vectors are as wide.
+constexpr int64_t kLeastMultiplications = int64_t{1} << 11;
+constexpr int64_t kMostOfSameVectors = int64_t{1} << 25;
 // A thread's share.
 constexpr int64_t kGrain = int64_t{1} << 17;
 
@@ -31,48 +36,69 @@ Floats random_numbers(int64_t n) {
   return numbers;
 }
 
-// Whether ours are the bits of BLAS, for every length of a sum that is split up in another way. The first product of a
-// process waits for it, so it is brief: all read the same numbers, and only one does not add to anything.
-bool agrees_with_blas() {
-  constexpr int64_t kRows = 40;
-  constexpr int64_t kColumns = 72;
-  constexpr std::array kInner = {16, 192, 194, 382, 384, 500};
-  constexpr int64_t kMostInner = kInner.back();
-  const Floats a = random_numbers(kRows * kMostInner);
-  const Floats b = random_numbers(kMostInner * kColumns);
-  const Floats start = random_numbers(kRows * kColumns);
-  const auto agrees = [&](int64_t inner, bool adds) {
-    const Matrix by_rows{inner, kColumns, kColumns, 1};
+// Which products have the bits of BLAS.
+enum class Agreement : uint8_t { kNone, kUsual, kSmall };
+
+// It is asked for every length of a sum that is split up in another way. The first product of a process waits for it,
+// so it is brief: all read the same numbers, and only one does not add to anything.
+class Trial {
+ public:
+  Agreement agreement() const {
+    constexpr std::array kInner = {16, 192, 194, 382, 384, 500};
+    const bool is_usual =
+        agrees(kMostRows, kMostColumns, kMostInner, /*adds=*/false) &&
+        std::all_of(kInner.begin(), kInner.end(), [&](int64_t n) { return agrees(kMostRows, kMostColumns, n); });
+    if (!is_usual) {
+      return Agreement::kNone;
+    }
+    // Halves that are not alike, and sizes for which there may be other kernels.
+    const bool is_small = agrees(kMostRows, kMostColumns, 383) && agrees(kLeastRows, kLeastColumns, kMostInner) &&
+                          agrees(kLeastRows, kMostColumns, 64) && agrees(kMostRows, kLeastColumns, 64) &&
+                          agrees(8, 15, 8) && agrees(5, 13, 193) && agrees(7, kMostColumns, 31);
+    return is_small ? Agreement::kSmall : Agreement::kUsual;
+  }
+
+ private:
+  static constexpr int64_t kMostRows = 40;
+  static constexpr int64_t kMostColumns = 76;
+  static constexpr int64_t kMostInner = 500;
+
+  bool agrees(int64_t rows, int64_t columns, int64_t inner, bool adds = true) const {
     const auto blas = Product::plan_blas(
         c10::ScalarType::Float,
-        {kRows, inner, kMostInner, 1},
-        by_rows,
-        {kRows, kColumns, kColumns, 1});
+        {rows, inner, kMostInner, 1},
+        {inner, columns, kMostColumns, 1},
+        {rows, columns, columns, 1});
     if (!blas) {
       return false;
     }
-    Floats expected = start;
-    Floats result(kRows * kColumns);
-    blas->run(1, a.data(), b.data(), adds ? 1 : 0, expected.data());
+    if (!has_bits_of_blas(rows, columns, at::get_num_threads())) {
+      return true; // of the sizes above few are such, with several threads
+    }
+    Floats expected = start_;
+    Floats result(rows * columns);
+    blas->run(1, a_.data(), b_.data(), adds ? 1 : 0, expected.data());
     const Gemm gemm{
-        .rows = kRows,
-        .columns = kColumns,
+        .rows = rows,
+        .columns = columns,
         .inner = inner,
-        .a = {a.data(), kMostInner, 1},
-        .b = {b.data(), kColumns, 1},
-        .start = adds ? start.data() : nullptr,
-        .start_row = kColumns,
+        .a = {a_.data(), kMostInner, 1},
+        .b = {b_.data(), kMostColumns, 1},
+        .start = adds ? start_.data() : nullptr,
+        .start_row = columns,
         .result = result.data(),
-        .result_row = kColumns};
-    loops<float>().gemm(gemm, {0, kRows, 0, kColumns});
+        .result_row = columns};
+    loops<float>().gemm(gemm, {0, rows, 0, columns});
     return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
-  };
-  return agrees(kMostInner, /*adds=*/false) &&
-         std::all_of(kInner.begin(), kInner.end(), [&](int64_t inner) { return agrees(inner, /*adds=*/true); });
-}
+  }
 
-bool is_at_hand() {
-  static const bool result = loops<float>().gemm && !is_intel() && agrees_with_blas();
+  const Floats a_ = random_numbers(kMostRows * kMostInner);
+  const Floats b_ = random_numbers(kMostInner * kMostColumns);
+  const Floats start_ = random_numbers(kMostRows * kMostColumns);
+};
+
+Agreement agreement() {
+  static const Agreement result = loops<float>().gemm && !is_intel() ? Trial().agreement() : Agreement::kNone;
   return result;
 }
 
@@ -104,10 +130,16 @@ Range part_of(int64_t size, int64_t step, int64_t part, int64_t num_parts) {
 } // namespace
 
 bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
+  const bool has_wider_vectors = loops<float>().num_lanes == 16;
+  const int64_t most = has_wider_vectors ? std::numeric_limits<int64_t>::max() : kMostOfSameVectors;
+  const int64_t work = rows * columns * inner;
+  if (rows < kLeastRows || columns < kLeastColumns || work < kLeastMultiplications || work > most) {
+    return false;
+  }
   const bool is_odd =
-      inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock && inner % 2 != 0; // BLAS splits it otherwise
-  return std::min({rows, columns, inner}) >= kLeastSize && rows * columns * inner >= kLeastMultiplications && !is_odd &&
-         is_at_hand();
+      inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock && inner % 2 != 0; // BLAS may split it otherwise
+  const bool is_usual = std::min({rows, columns, inner}) >= kLeastSize && !is_odd;
+  return agreement() >= (is_usual ? Agreement::kUsual : Agreement::kSmall);
 }
 
 void run(const Gemm& gemm) {

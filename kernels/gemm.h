@@ -32,7 +32,8 @@ struct GemmBlock {
 };
 
 // PyTorch's BLAS has no kernels with AVX-512 for processors that are not Intel's. On these, ours take half of its time,
-// with its bits: each sum is of blocks of so many products, which are added up with fused multiply-adds, in order.
+// and on processors with AVX2 less for small products, with its bits: each sum is of blocks of so many products, which
+// are added up with fused multiply-adds, in order.
 constexpr int64_t kMaxInnerBlock = 192;
 
 // The block that begins at this place of the inner dimension. What is between one and two blocks is two halves.
@@ -45,10 +46,14 @@ constexpr int64_t inner_block(int64_t inner, int64_t place) {
 // Whether ours has the bits of BLAS for such a product, as this process is set up: asked of BLAS once, with a few
 // products of random numbers.
 bool has_gemm(int64_t rows, int64_t columns, int64_t inner);
-// Whether it still has, with this number of intra-op threads: more than two leave each other parts of the result that
-// are so narrow that BLAS has other kernels for them.
-constexpr bool has_bits_of_blas(int64_t columns, int num_threads) {
-  return num_threads <= 2 || columns >= int64_t{16} * num_threads;
+// Whether it still has, with this number of intra-op threads. BLAS gives each some fours of rows, or sixteens of
+// columns, and has other kernels for less than one of four rows, or twelve columns, which the last thread may be left
+// with.
+constexpr bool has_bits_of_blas(int64_t rows, int64_t columns, int num_threads) {
+  const bool has_rows = num_threads == 1 || rows % 4 == 0 || rows >= int64_t{8} * num_threads;
+  const bool has_columns =
+      num_threads <= 2 || columns % 16 == 0 || columns % 16 >= 12 || columns >= int64_t{32} * num_threads;
+  return has_rows && has_columns;
 }
 
 // In parallel if there is enough to do: the bits do not depend on it.

@@ -1,4 +1,4 @@
-// Products of matrices. Compiled within the namespace of targets with AVX-512, as kernels/vector.h is.
+// Products of matrices. Compiled within the namespace of targets with AVX2 or AVX-512, as kernels/vector.h is.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 namespace lazyplug::kernels::LAZYPLUG_TARGET {
 namespace {
 
-// A tile of the result stays in registers while its sums grow: 24 vectors, two of b, and one of a. What it reads of b,
-// a panel, is copied to lie as it is read, and stays in the L1 cache while tiles go down the rows.
-constexpr int kTileRows = 12;
+// A tile of the result stays in registers while its sums grow: beside its vectors there is room for two of b, and one
+// of a. What it reads of b, a panel, is copied to lie as it is read, and stays in the L1 cache while tiles go down the
+// rows.
 constexpr int kTileVectors = 2;
+constexpr int kTileRows = kVectorBytes == 64 ? 12 : 6;
 constexpr int64_t kPanelColumns = kTileVectors * kNumLanes<Floats>;
 constexpr int64_t kPanelElements = kMaxInnerBlock * kPanelColumns;
 // As many rows of a as stay in the L2 cache while panels go by.
@@ -40,7 +41,7 @@ multiply_tile(int64_t inner, const float* a, int64_t a_step, const float* panel)
     }
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      const Floats x = _mm512_set1_ps(a[i * row]);
+      const auto x = broadcast<Floats>(a[i * row]);
 #pragma GCC unroll 2
       for (int j = 0; j < kTileVectors; ++j) {
         sums.of[i][j] = multiply_add(x, b[j], sums.of[i][j]);
@@ -59,25 +60,45 @@ struct TileResult {
   int64_t columns;    // at most kPanelColumns
 };
 
-template <int kRows>
-[[gnu::always_inline]] inline void add_tile(const TileSums<kRows>& sums, const TileResult& tile) {
+// Of these columns, a vector's.
+template <int kRows, typename LoadVector, typename StoreVector>
+[[gnu::always_inline]] inline void
+add_vectors(const TileSums<kRows>& sums, const TileResult& tile, int j, LoadVector load, StoreVector store) {
+  const int64_t first = j * kNumLanes<Floats>;
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
+    Floats sum = sums.of[i][j];
+    if (tile.start) {
+      sum = load(tile.start + i * tile.start_row + first) + sum;
+    }
+    store(sum, tile.result + i * tile.result_row + first);
+  }
+}
+
+template <int kRows>
+[[gnu::always_inline]] inline void add_tile(const TileSums<kRows>& sums, const TileResult& tile) {
+  constexpr int64_t kLanes = kNumLanes<Floats>;
 #pragma GCC unroll 2
-    for (int j = 0; j < kTileVectors; ++j) {
-      const int64_t first = j * kNumLanes<Floats>;
-      const int64_t n = std::clamp<int64_t>(tile.columns - first, 0, kNumLanes<Floats>);
-      Floats sum = sums.of[i][j];
-      if (tile.start) {
-        sum = load_part<Floats>(tile.start + i * tile.start_row + first, n) + sum;
-      }
-      store_part(sum, tile.result + i * tile.result_row + first, n);
+  for (int j = 0; j < kTileVectors; ++j) {
+    const int64_t n = std::min(tile.columns - j * kLanes, kLanes);
+    if (n == kLanes) { // to store a part takes some processors long
+      add_vectors(sums, tile, j, load<Floats>, store<Floats>);
+    } else if (n > 0) {
+      const auto load = [n](const float* from) { return load_part<Floats>(from, n); };
+      const auto store = [n](Floats x, float* to) { store_part(x, to, n); };
+      add_vectors(sums, tile, j, load, store);
     }
   }
 }
 
 template <int kRows, bool kByRows>
 void run_tile(int64_t inner, const float* a, int64_t a_step, const float* panel, const TileResult& tile) {
+  if (tile.start) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      __builtin_prefetch(tile.start + i * tile.start_row);
+    }
+  }
   add_tile(multiply_tile<kRows, kByRows>(inner, a, a_step, panel), tile);
 }
 
@@ -91,51 +112,56 @@ RunTile find_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
 
 // ---- panels ----
 
+constexpr int kLanesOfSquare = kNumLanes<Floats>;
+
 // Swaps lanes between pairs of vectors that are kDistance apart: of each block of 2 x 2, those beside the diagonal.
 template <int kDistance, int... kLanes>
-[[gnu::always_inline]] inline void swap_blocks(Floats (&rows)[16], std::integer_sequence<int, kLanes...> /*lanes*/) {
+[[gnu::always_inline]] inline void swap_blocks(
+    Floats (&rows)[kLanesOfSquare],
+    std::integer_sequence<int, kLanes...> /*lanes*/) {
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < kLanesOfSquare; ++i) {
     if ((i & kDistance) == 0) {
       const Floats low = rows[i];
       const Floats high = rows[i + kDistance];
-      rows[i] = __builtin_shufflevector(low, high, ((kLanes & kDistance) == 0 ? kLanes : 16 + kLanes - kDistance)...);
-      rows[i + kDistance] =
-          __builtin_shufflevector(low, high, ((kLanes & kDistance) == 0 ? kLanes + kDistance : 16 + kLanes)...);
+      rows[i] = __builtin_shufflevector(
+          low,
+          high,
+          ((kLanes & kDistance) == 0 ? kLanes : kLanesOfSquare + kLanes - kDistance)...);
+      rows[i + kDistance] = __builtin_shufflevector(
+          low,
+          high,
+          ((kLanes & kDistance) == 0 ? kLanes + kDistance : kLanesOfSquare + kLanes)...);
     }
   }
 }
 
-[[gnu::always_inline]] inline void transpose(Floats (&rows)[16]) {
-  constexpr auto kLanes = std::make_integer_sequence<int, 16>();
-  swap_blocks<8>(rows, kLanes);
+[[gnu::always_inline]] inline void transpose(Floats (&rows)[kLanesOfSquare]) {
+  constexpr auto kLanes = std::make_integer_sequence<int, kLanesOfSquare>();
+  if constexpr (kLanesOfSquare == 16) {
+    swap_blocks<8>(rows, kLanes);
+  }
   swap_blocks<4>(rows, kLanes);
   swap_blocks<2>(rows, kLanes);
   swap_blocks<1>(rows, kLanes);
 }
 
-// The `inner` elements of up to 16 rows, which lie `row` apart, element by element, `step` apart: `lanes` of them, of
-// which those without a row are 0.
-[[gnu::always_inline]] inline void pack_transposed(
-    int64_t inner,
-    int64_t num_rows,
-    const float* from,
-    int64_t row,
-    int64_t lanes,
-    float* to,
-    int64_t step) {
-  for (int64_t k = 0; k < inner; k += 16) {
-    Floats rows[16];
-    const int64_t n = std::min<int64_t>(inner - k, 16);
+// The `inner` elements of up to a vector of rows, which lie `row` apart, element by element, `step` apart. A whole
+// vector is written for each: lanes without a row are 0, and those beyond `step` are those of the next one.
+[[gnu::always_inline]] inline void
+pack_transposed(int64_t inner, int64_t num_rows, const float* from, int64_t row, float* to, int64_t step) {
+  for (int64_t k = 0; k < inner; k += kLanesOfSquare) {
+    Floats rows[kLanesOfSquare];
+    const int64_t n = std::min<int64_t>(inner - k, kLanesOfSquare);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kLanesOfSquare; ++i) {
       rows[i] = i < num_rows ? load_part<Floats>(from + i * row + k, n) : Floats{};
     }
     transpose(rows);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kLanesOfSquare; ++i) {
       if (i < n) {
-        store_part(rows[i], to + (k + i) * step, lanes);
+        store(rows[i], to + (k + i) * step);
       }
     }
   }
@@ -143,8 +169,8 @@ template <int kDistance, int... kLanes>
 
 // `columns` of b, which lie one after the other, each by `column` from the one before.
 inline void pack_columns(int64_t inner, int64_t columns, const float* b, int64_t column, float* panel) {
-  for (int64_t first = 0; first < kPanelColumns; first += 16) {
-    pack_transposed(inner, columns - first, b + first * column, column, /*lanes=*/16, panel + first, kPanelColumns);
+  for (int64_t first = 0; first < kPanelColumns; first += kLanesOfSquare) {
+    pack_transposed(inner, columns - first, b + first * column, column, panel + first, kPanelColumns);
   }
 }
 
@@ -179,17 +205,26 @@ struct TiledRows {
 
 // Rows that lie so many bytes apart share one set of the L1 cache, which holds fewer lines than a tile has rows.
 constexpr int64_t kFloatsOfWay = 1024;
+// Columns that lie so far apart are on more pages than the processor has at hand.
+constexpr int64_t kFloatsOfFarColumns = 256;
 // For fewer columns, to pack a takes longer than what it saves.
 constexpr int64_t kLeastColumnsToPack = 4 * kPanelColumns;
 
-// The tiles' rows, column by column.
-inline TiledRows pack_tiles(const TiledRows& a, int64_t inner) {
+// The tiles' rows, column by column. `has_rows`: a's lie one after the other.
+inline TiledRows pack_tiles(const TiledRows& a, int64_t inner, bool has_rows) {
   static thread_local std::vector<float> packed;
-  packed.resize(kRowsAtOnce * kMaxInnerBlock);
+  packed.resize(kRowsAtOnce * kMaxInnerBlock + kLanesOfSquare);
   for (int64_t tile = 0; tile < a.num_tiles(); ++tile) {
     const int64_t first = a.tile_begin(tile);
     const int64_t rows = a.tile_begin(tile + 1) - first;
-    pack_transposed(inner, rows, a.data + first * a.step, a.step, rows, packed.data() + first * inner, rows);
+    float* to = packed.data() + first * inner;
+    if (has_rows) {
+      pack_transposed(inner, rows, a.data + first * a.step, a.step, to, rows);
+      continue;
+    }
+    for (int64_t k = 0; k < inner; ++k) {
+      store(load_part<Floats>(a.data + first + k * a.step, rows), to + k * rows);
+    }
   }
   return {packed.data(), a.rows, /*step=*/0, /*tile_row=*/inner};
 }
@@ -216,9 +251,9 @@ inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t pl
       block.end_row - block.first_row,
       has_rows ? gemm.a.row_stride : gemm.a.column_stride,
       gemm.a.row_stride};
-  const bool is_packed =
-      has_rows && gemm.a.row_stride % kFloatsOfWay == 0 && block.end_column - block.first_column >= kLeastColumnsToPack;
-  a = is_packed ? pack_tiles(a, inner) : a;
+  const bool is_far_apart = has_rows ? a.step % kFloatsOfWay == 0 : a.step >= kFloatsOfFarColumns;
+  const bool is_packed = is_far_apart && block.end_column - block.first_column >= kLeastColumnsToPack;
+  a = is_packed ? pack_tiles(a, inner, has_rows) : a;
   for (int64_t column = block.first_column; column < block.end_column; column += kPanelColumns) {
     const int64_t columns = std::min(kPanelColumns, block.end_column - column);
     const float* b = gemm.b.data + place * gemm.b.row_stride + column * gemm.b.column_stride;

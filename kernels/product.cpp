@@ -193,7 +193,7 @@ void Product::call(T alpha, const void* a, const void* b, T beta, void* result) 
 }
 
 bool Product::uses_gemm() const {
-  return has_gemm_ && has_bits_of_blas(gemm_.columns, at::get_num_threads());
+  return has_gemm_ && has_bits_of_blas(gemm_.rows, gemm_.columns, at::get_num_threads());
 }
 
 void Product::run_from(const void* start, int64_t start_row, const void* a, const void* b, void* result) const {

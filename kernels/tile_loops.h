@@ -78,6 +78,7 @@ struct Loops {
       nullptr;
   void (*find_mean)(const Pool& pool, bool counts_padding, int64_t begin, int64_t end, const float* from, float* to) =
       nullptr;
+  int num_lanes = 0; // of a vector
   // Null: there are none for this target and dtype.
   void (*gemm)(const Gemm& gemm, const GemmBlock& block) = nullptr;
   void (*find_moments)(const BatchNorm& norm, int64_t first_channel, int64_t end_channel) = nullptr;

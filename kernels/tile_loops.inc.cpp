@@ -13,7 +13,7 @@
 #include "kernels/random_loops.h"
 #include "kernels/row_functions.h"
 #include "kernels/vector_norms.h"
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include "kernels/batch_norm_loops.h"
 #include "kernels/convolution_loops.h"
 #include "kernels/filter_gradient_loops.h"
@@ -517,7 +517,7 @@ constexpr Store<T> store_of() {
 
 template <typename T>
 constexpr void set_matrix_loops([[maybe_unused]] Loops<T>& loops) {
-#ifdef __AVX512F__
+#ifdef __AVX2__
   if constexpr (std::is_same_v<T, float>) {
     loops.gemm = run_gemm;
     loops.pack_filters = pack_filters;
@@ -542,6 +542,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
   Loops<T> loops{
       {loop_of<static_cast<Opcode>(kIndices), T>()...},
       {row_loop_of<static_cast<Opcode>(kIndices), T>()...}};
+  loops.num_lanes = kNumLanes<VectorOf<T>>;
   set_memory_loops<T, bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float, double, Half, BFloat16>(loops);
   if constexpr (std::is_floating_point_v<T>) {
     loops.sum_columns = sum_columns<T>;

@@ -252,7 +252,26 @@ void store_part(V x, Element<V>* to, int64_t n) {
   std::memcpy(to, &x, n * sizeof(Element<V>));
 }
 
+// Some lanes that follow each other. Memory is that of lane 0, and is only touched for these.
+struct Lanes {
+  int8_t first;
+  int8_t count;
+};
+
 #if defined(__AVX512F__)
+
+inline bool has_any_bit(Ints x) {
+  return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(x), reinterpret_cast<__m512i>(x)) != 0;
+}
+inline __mmask16 mask_of(Lanes lanes) {
+  return static_cast<__mmask16>(((1U << lanes.count) - 1) << lanes.first);
+}
+inline Floats load_lanes(const float* from, Lanes lanes) {
+  return _mm512_maskz_loadu_ps(mask_of(lanes), from);
+}
+inline void store_lanes(Floats x, float* to, Lanes lanes) {
+  _mm512_mask_storeu_ps(to, mask_of(lanes), x);
+}
 
 template <>
 inline Floats load_part(const float* from, int64_t n, Floats rest) {
@@ -270,12 +289,50 @@ inline __m256i first_lanes(int64_t n) {
 }
 template <>
 inline Floats load_part(const float* from, int64_t n, Floats rest) {
+  if (n == 8) {
+    return _mm256_loadu_ps(from);
+  }
   const __m256i lanes = first_lanes(n);
   return _mm256_blendv_ps(rest, _mm256_maskload_ps(from, lanes), _mm256_castsi256_ps(lanes));
 }
+// Masked stores take AMD's processors long.
 template <>
 inline void store_part(Floats x, float* to, int64_t n) {
-  _mm256_maskstore_ps(to, first_lanes(n), x);
+  if (n == 8) {
+    return _mm256_storeu_ps(to, x);
+  }
+  __m128 rest = _mm256_castps256_ps128(x);
+  if ((n & 4) != 0) {
+    _mm_storeu_ps(to, rest);
+    rest = _mm256_extractf128_ps(x, 1);
+    to += 4;
+  }
+  if ((n & 2) != 0) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(to), rest);
+    rest = _mm_movehl_ps(rest, rest);
+    to += 2;
+  }
+  if ((n & 1) != 0) {
+    _mm_store_ss(to, rest);
+  }
+}
+
+inline bool has_any_bit(Ints x) {
+  return _mm256_testz_si256(reinterpret_cast<__m256i>(x), reinterpret_cast<__m256i>(x)) == 0;
+}
+inline Floats load_lanes(const float* from, Lanes lanes) {
+  if (lanes.count == 8) {
+    return _mm256_loadu_ps(from);
+  }
+  const Ints index = Ints{0, 1, 2, 3, 4, 5, 6, 7} - int32_t{lanes.first};
+  return _mm256_maskload_ps(from, reinterpret_cast<__m256i>((index >= 0) & (index < int32_t{lanes.count})));
+}
+inline void store_lanes(Floats x, float* to, Lanes lanes) {
+  if (lanes.first != 0) {
+    const Ints index = Ints{0, 1, 2, 3, 4, 5, 6, 7} + int32_t{lanes.first};
+    x = _mm256_permutevar8x32_ps(x, reinterpret_cast<__m256i>(index));
+  }
+  store_part(x, to + lanes.first, lanes.count);
 }
 
 #endif

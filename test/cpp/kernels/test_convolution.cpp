@@ -14,6 +14,8 @@
 namespace lazyplug::kernels {
 namespace {
 
+using Order = Convolution::Order;
+
 // Summed up as the header says.
 float sum_of_window(const Convolution& convolution, int64_t image, int64_t channel, int64_t row, int64_t column) {
   const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
@@ -32,17 +34,24 @@ float sum_of_window(const Convolution& convolution, int64_t image, int64_t chann
         plane[in_row * columns.in_size + in_column],
         sum);
   };
-  float total = 0;
-  for (int64_t first = 0; first < convolution.in_channels; first += convolution.channels_at_once()) {
-    const int64_t channels = std::min(convolution.in_channels - first, convolution.channels_at_once());
-    const int64_t size = convolution.filter_size();
-    float sum = 0;
+  const int64_t size = convolution.filter_size();
+  const float bias = convolution.bias ? convolution.bias[channel] : 0;
+  const bool is_running = convolution.order == Order::kRunning;
+  const int64_t block = is_running ? 8
+                        : convolution.order == Order::kBlocks && size > 1 && convolution.in_channels > 16
+                            ? 16
+                            : convolution.in_channels;
+  float total = is_running ? bias : 0;
+  for (int64_t first = 0; first < convolution.in_channels; first += block) {
+    const int64_t channels = std::min(convolution.in_channels - first, block);
+    float sum = is_running ? total : 0;
     for (int64_t k = 0; k < channels * size; ++k) {
-      const int64_t in = convolution.is_chain ? k / size : k % channels;
-      const int64_t element = convolution.is_chain ? k % size : k / channels;
+      const bool is_chain = convolution.order == Order::kChain;
+      const int64_t in = is_chain ? k / size : k % channels;
+      const int64_t element = is_chain ? k % size : k / channels;
       sum = add(first + in, element / columns.window, element % columns.window, sum);
     }
-    total = first == 0 ? sum + (convolution.bias ? convolution.bias[channel] : 0) : total + sum;
+    total = is_running ? sum : first == 0 ? sum + bias : total + sum;
   }
   return total;
 }
@@ -58,7 +67,7 @@ class ConvolutionTest : public testing::Test {
     at::set_num_threads(num_threads_);
   }
 
-  static void check(const ConvolutionCase& given, bool has_bias, bool is_gradient, bool is_chain = false) {
+  static void check(const ConvolutionCase& given, bool has_bias, bool is_gradient, Order order = Order::kBlocks) {
     const at::Tensor images = at::randn({given.images, given.in_channels, given.rows, given.columns});
     const at::Tensor filters =
         at::randn({given.out_channels, given.in_channels, given.window_rows, given.window_columns});
@@ -74,7 +83,7 @@ class ConvolutionTest : public testing::Test {
         has_bias ? bias.const_data_ptr<float>() : nullptr,
         nullptr,
         is_gradient,
-        is_chain};
+        order};
     const auto& [rows, columns] = std::tie(convolution.rows, convolution.columns);
     const at::Tensor result =
         at::full({given.images, given.out_channels, rows.out_size, columns.out_size}, 7.0, at::kFloat);
@@ -106,7 +115,9 @@ TEST_F(ConvolutionTest, SumsUpInOrder) {
     for (const ConvolutionCase& given : all_convolutions()) {
       check(given, /*has_bias=*/true, /*is_gradient=*/false);
       check(given, /*has_bias=*/false, /*is_gradient=*/given.stride == 1);
-      check(given, /*has_bias=*/true, /*is_gradient=*/false, /*is_chain=*/true);
+      check(given, /*has_bias=*/true, /*is_gradient=*/false, Order::kChain);
+      check(given, /*has_bias=*/true, /*is_gradient=*/false, Order::kRunning);
+      check(given, /*has_bias=*/false, /*is_gradient=*/given.stride == 1, Order::kRunning);
     }
   }
 }

@@ -77,9 +77,47 @@ TEST_F(GemmTest, HasTheBitsOfBlas) {
           {40, 64, 385},
           {600, 40, 50},
           {64, 64, 1000}}) {
-      expect_bits_of_blas(rows, columns, inner);
+      if (has_bits_of_blas(rows, columns, threads)) {
+        expect_bits_of_blas(rows, columns, inner);
+      }
     }
   }
+}
+
+TEST_F(GemmTest, SmallOnesHaveTheBitsOfBlasWhereThatHasOneKernel) {
+  int num_tried = 0;
+  for (const auto& [rows, columns, inner] :
+       {std::tuple{4, 12, 64}, {5, 13, 383}, {8, 32, 32}, {7, 90, 7}, {100, 15, 2}, {11, 31, 193}, {40, 72, 383}}) {
+    for (const int threads : {1, 2, 3}) {
+      at::set_num_threads(threads);
+      if (has_gemm(rows, columns, inner) && has_bits_of_blas(rows, columns, threads)) {
+        expect_bits_of_blas(rows, columns, inner);
+        ++num_tried;
+      }
+    }
+  }
+  EXPECT_EQ(num_tried > 0, has_gemm(8, 32, 32));
+}
+
+// With more threads than there are processors, too.
+TEST_F(GemmTest, PartsOfThreadsHaveTheBitsOfBlas) {
+  std::mt19937 generator(2);
+  const auto draw = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(generator);
+  };
+  int num_tried = 0;
+  for (int i = 0; i < 120; ++i) {
+    const int threads = 2 + i % 5;
+    at::set_num_threads(threads);
+    const int64_t rows = draw(4, 140);
+    const int64_t columns = draw(12, 140);
+    const int64_t inner = draw(16, 100);
+    if (has_gemm(rows, columns, inner) && has_bits_of_blas(rows, columns, threads)) {
+      expect_bits_of_blas(rows, columns, inner);
+      ++num_tried;
+    }
+  }
+  EXPECT_GT(num_tried, 20);
 }
 
 // They would share one set of the L1 cache, and are copied.
@@ -87,7 +125,15 @@ TEST_F(GemmTest, RowsMayLieAMultipleOfAPageApart) {
   for (const int threads : {1, 2}) {
     at::set_num_threads(threads);
     for (const auto& [rows, columns, inner] :
-         {std::tuple{12 * 5 + 1, 300, 1024}, {16, 129, 2048}, {500, 256, 1024}, {30, 260, 200}, {30, 64, 1024}}) {
+         {std::tuple{12 * 5 + 1, 300, 1024},
+          {16, 132, 2048},
+          {500, 256, 1024},
+          {250, 130, 1024},
+          {30, 260, 200},
+          {30, 64, 1024}}) {
+      if (!has_gemm(rows, columns, inner)) { // BLAS has vectors that are as wide, and computes large ones
+        continue;
+      }
       const at::Tensor a = at::randn({rows, (inner + 1023) / 1024 * 1024}).narrow(1, 0, inner);
       const at::Tensor b = at::randn({inner, columns});
       const at::Tensor result = at::full({rows, columns}, NAN);
@@ -99,6 +145,14 @@ TEST_F(GemmTest, RowsMayLieAMultipleOfAPageApart) {
   }
 }
 
+// So many columns' worth of memory between those of a, they are copied, too.
+TEST_F(GemmTest, ColumnsMayLieFarApart) {
+  for (const auto& [rows, columns, inner] : {std::tuple{300, 130, 200}, {1000, 70, 48}, {257, 64, 400}}) {
+    ASSERT_TRUE(has_gemm(rows, columns, inner));
+    expect_bits_of_blas(rows, columns, inner);
+  }
+}
+
 TEST_F(GemmTest, HasTheBitsOfBlasForRandomSizes) {
   std::mt19937 generator(1);
   const auto draw = [&](int64_t least, int64_t most) {
@@ -106,11 +160,12 @@ TEST_F(GemmTest, HasTheBitsOfBlasForRandomSizes) {
   };
   int num_tried = 0;
   for (int i = 0; i < 60; ++i) {
-    at::set_num_threads(1 + i % 2);
+    const int threads = 1 + i % 2;
+    at::set_num_threads(threads);
     const int64_t rows = draw(16, 150);
     const int64_t columns = draw(16, 150);
     const int64_t inner = draw(16, 500);
-    if (has_gemm(rows, columns, inner)) {
+    if (has_gemm(rows, columns, inner) && has_bits_of_blas(rows, columns, threads)) {
       expect_bits_of_blas(rows, columns, inner);
       ++num_tried;
     }
@@ -134,13 +189,21 @@ TEST_F(GemmTest, NumbersThatAreNoneGoThrough) {
 }
 
 TEST_F(GemmTest, LeavesToBlasWhatThatComputesOtherwise) {
-  EXPECT_FALSE(has_gemm(15, 64, 64));
-  EXPECT_FALSE(has_gemm(64, 15, 64));
-  EXPECT_FALSE(has_gemm(64, 64, 193)) << "halves that are not alike";
-  EXPECT_FALSE(has_gemm(16, 16, 16)) << "small";
-  EXPECT_TRUE(has_bits_of_blas(16, 2));
-  EXPECT_FALSE(has_bits_of_blas(40, 3)) << "parts of threads are narrow";
-  EXPECT_TRUE(has_bits_of_blas(48, 3));
+  EXPECT_FALSE(has_gemm(3, 64, 64));
+  EXPECT_FALSE(has_gemm(64, 11, 64));
+  EXPECT_FALSE(has_gemm(4, 16, 16)) << "small";
+}
+
+TEST(BitsOfBlasTest, PartsOfThreadsAreNotTooNarrow) {
+  EXPECT_TRUE(has_bits_of_blas(5, 13, 1));
+  EXPECT_FALSE(has_bits_of_blas(5, 64, 2)) << "one row is left";
+  EXPECT_TRUE(has_bits_of_blas(8, 64, 2));
+  EXPECT_TRUE(has_bits_of_blas(17, 100, 2));
+  EXPECT_FALSE(has_bits_of_blas(32, 40, 3)) << "eight columns are left";
+  EXPECT_FALSE(has_bits_of_blas(32, 100, 4)) << "four columns are left";
+  EXPECT_TRUE(has_bits_of_blas(32, 100, 3));
+  EXPECT_TRUE(has_bits_of_blas(32, 48, 3));
+  EXPECT_TRUE(has_bits_of_blas(32, 28, 4));
 }
 
 TEST(InnerBlockTest, ThoseOfTheWholeAreBlocksAndARest) {

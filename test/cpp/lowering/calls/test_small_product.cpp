@@ -40,7 +40,7 @@ TEST(SmallProduct, IsNotPlannedForTheRest) {
   EXPECT_FALSE(plan(a.to(at::kHalf), at::randn({16, 4}).to(at::kHalf)));
   EXPECT_FALSE(plan(a, at::randn({16, 4}), at::randn({5})));
   EXPECT_FALSE(plan(a, at::randn({16, 4}), at::randn({1, 1, 4})));
-  EXPECT_FALSE(plan(at::randn({256, 2}), at::randn({2, 128}))); // large
+  EXPECT_FALSE(plan(at::randn({256, 2}, at::kDouble), at::randn({2, 128}, at::kDouble))); // large
   EXPECT_TRUE(plan(a, at::randn({16, 4})));
 }
 
