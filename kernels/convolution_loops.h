@@ -247,7 +247,8 @@ template <int kRows, int kPieces>
 #pragma GCC unroll 4
       for (int piece = 0; piece < kPieces; ++piece) {
         const Piece& from = tile.panel.pieces[j][piece];
-        sums.of[i][j] = sums.of[i][j] + load_lanes(from.result + row, from.lanes);
+        const Floats before = load_lanes(from.result + row, from.lanes);
+        sums.of[i][j] = from_bits<Floats>(bits_of(sums.of[i][j]) | bits_of(before)); // -0, too
       }
     }
   }

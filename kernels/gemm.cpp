@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -21,6 +22,8 @@ namespace {
 constexpr int64_t kLeastSize = 16;
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kLeastColumns = 12;
+// One product is not added to anything: it may be -0.
+constexpr int64_t kLeastInner = 2;
 // For those with fewer multiplications it is as fast; for those with more, if its vectors are as wide.
 constexpr int64_t kLeastMultiplications = int64_t{1} << 11;
 constexpr int64_t kMostOfSameVectors = int64_t{1} << 25;
@@ -54,7 +57,8 @@ class Trial {
     // Halves that are not alike, and sizes for which there may be other kernels.
     const bool is_small = agrees(kMostRows, kMostColumns, 383) && agrees(kLeastRows, kLeastColumns, kMostInner) &&
                           agrees(kLeastRows, kMostColumns, 64) && agrees(kMostRows, kLeastColumns, 64) &&
-                          agrees(8, 15, 8) && agrees(5, 13, 193) && agrees(7, kMostColumns, 31);
+                          agrees(8, 15, kLeastInner, /*adds=*/false) && agrees(5, 13, 193) &&
+                          agrees(7, kMostColumns, 31);
     return is_small ? Agreement::kSmall : Agreement::kUsual;
   }
 
@@ -92,7 +96,15 @@ class Trial {
     return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
   }
 
-  const Floats a_ = random_numbers(kMostRows * kMostInner);
+  static Floats numbers_and_zeros(int64_t n) {
+    Floats numbers = random_numbers(n);
+    for (int64_t i = 0; i < n; i += 3) {
+      numbers[i] = std::copysign(0.0F, numbers[i]);
+    }
+    return numbers;
+  }
+
+  const Floats a_ = numbers_and_zeros(kMostRows * kMostInner);
   const Floats b_ = random_numbers(kMostInner * kMostColumns);
   const Floats start_ = random_numbers(kMostRows * kMostColumns);
 };
@@ -133,7 +145,8 @@ bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
   const bool has_wider_vectors = loops<float>().num_lanes == 16;
   const int64_t most = has_wider_vectors ? std::numeric_limits<int64_t>::max() : kMostOfSameVectors;
   const int64_t work = rows * columns * inner;
-  if (rows < kLeastRows || columns < kLeastColumns || work < kLeastMultiplications || work > most) {
+  if (rows < kLeastRows || columns < kLeastColumns || inner < kLeastInner || work < kLeastMultiplications ||
+      work > most) {
     return false;
   }
   const bool is_odd =

@@ -99,6 +99,22 @@ TEST_F(GemmTest, SmallOnesHaveTheBitsOfBlasWhereThatHasOneKernel) {
   EXPECT_EQ(num_tried > 0, has_gemm(8, 32, 32));
 }
 
+TEST_F(GemmTest, ZerosHaveTheSignsOfBlas) {
+  int num_tried = 0;
+  for (const int64_t inner : {2, 3, 16, 40}) {
+    const at::Tensor a = at::randint(-1, 2, {32, inner}).to(at::kFloat) * at::randn({32, 1}).sign();
+    const at::Tensor b = at::randint(-1, 2, {inner, 24}).to(at::kFloat) * at::randn({1, 24}).sign();
+    const at::Tensor result = at::empty({32, 24});
+    const auto product = Product::plan(at::kFloat, matrix_of(a), matrix_of(b), matrix_of(result));
+    if (product && product->uses_gemm()) {
+      product->run(1, a.const_data_ptr(), b.const_data_ptr(), 0, result.data_ptr());
+      EXPECT_TRUE(same_bits(result, at::mm(a, b))) << inner;
+      ++num_tried;
+    }
+  }
+  EXPECT_GT(num_tried, 1);
+}
+
 // With more threads than there are processors, too.
 TEST_F(GemmTest, PartsOfThreadsHaveTheBitsOfBlas) {
   std::mt19937 generator(2);
@@ -191,6 +207,7 @@ TEST_F(GemmTest, NumbersThatAreNoneGoThrough) {
 TEST_F(GemmTest, LeavesToBlasWhatThatComputesOtherwise) {
   EXPECT_FALSE(has_gemm(3, 64, 64));
   EXPECT_FALSE(has_gemm(64, 11, 64));
+  EXPECT_FALSE(has_gemm(64, 64, 1)) << "zeros may be negative";
   EXPECT_FALSE(has_gemm(4, 16, 16)) << "small";
 }
 
