@@ -93,16 +93,22 @@ TEST_F(ConvolutionKernelTest, SoHaveGradients) {
   const OpInfo& op = make_op("aten::convolution_backward");
   const at::Tensor images = at::randn({4, 20, 12, 14});
   const at::Tensor filters = at::randn({18, 20, 3, 3});
-  for (const int64_t padding : {0, 1}) {
+  for (const int64_t padding : {0, 1, 2}) {
+    // Where windows have no room for more padding, oneDNN has another order for AVX2, beyond one block of channels.
+    const bool has_input_here = padding < 2 || kernels::loops<float>().num_lanes != 8;
     const auto forward = arguments(images, filters, kNone, {1, 1}, {padding, padding});
     const at::Tensor gradient = at::randn({4, 18, 10 + 2 * padding, 12 + 2 * padding});
     for (const auto& mask : {std::vector<bool>{true, false, false}, {false, true, false}, {false, true, true}}) {
-      EXPECT_TRUE(is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, mask))) << mask;
+      const bool is_ours_then = is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, mask));
+      EXPECT_EQ(is_ours_then, !mask[0] || has_input_here) << mask;
     }
     for (const auto& mask : {std::vector<bool>{true, true, true}, {true, false, true}}) {
       c10::Stack stack = arguments_of_gradient(gradient, forward, mask);
       c10::Stack expected = stack;
-      ASSERT_TRUE(run_exact_kernel(op, stack)) << "the bias alone is PyTorch's";
+      ASSERT_EQ(run_exact_kernel(op, stack), mask[1] || has_input_here) << "the bias alone is PyTorch's";
+      if (!mask[1] && !has_input_here) {
+        continue;
+      }
       op.handle().callBoxed(expected);
       ASSERT_EQ(stack.size(), 3);
       for (size_t i = 0; i < 3; ++i) {
@@ -112,7 +118,6 @@ TEST_F(ConvolutionKernelTest, SoHaveGradients) {
       }
     }
   }
-  // Where windows have no room for more padding, oneDNN has another order for AVX2, beyond one block of channels.
   const auto full = arguments(images, at::randn({8, 20, 3, 3}), kNone, {1, 1}, {2, 2});
   const auto of_images = arguments_of_gradient(at::randn({4, 8, 14, 16}), full, {true, false, false});
   EXPECT_TRUE(is_ours("aten::convolution_backward", of_images));
