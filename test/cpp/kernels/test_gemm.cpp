@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
 #include "kernels/product.h"
 #include "kernels/tile_loops.h"
@@ -57,6 +58,35 @@ class GemmTest : public testing::Test {
         EXPECT_TRUE(same_bits(result, at::addmm(start, a, b))) << name();
       }
     }
+  }
+
+  // From so many rows and columns up to as many of either.
+  struct Sizes {
+    int64_t rows;
+    int64_t columns;
+    int64_t most;
+    int64_t most_inner;
+  };
+
+  // How many of so many random products were ours, with these numbers of threads in turn.
+  static int expect_bits_for_random_sizes(int times, const Sizes& sizes, const std::vector<int>& threads) {
+    std::mt19937 generator(1);
+    const auto draw = [&](int64_t least, int64_t most) {
+      return std::uniform_int_distribution<int64_t>(least, most)(generator);
+    };
+    int num_tried = 0;
+    for (int i = 0; i < times; ++i) {
+      const int num_threads = threads[i % threads.size()];
+      at::set_num_threads(num_threads);
+      const int64_t rows = draw(sizes.rows, sizes.most);
+      const int64_t columns = draw(sizes.columns, sizes.most);
+      const int64_t inner = draw(16, sizes.most_inner);
+      if (has_gemm(rows, columns, inner) && has_bits_of_blas(rows, columns, num_threads)) {
+        expect_bits_of_blas(rows, columns, inner);
+        ++num_tried;
+      }
+    }
+    return num_tried;
   }
 
  private:
@@ -116,23 +146,9 @@ TEST_F(GemmTest, ZerosHaveTheSignsOfBlas) {
 
 // With more threads than there are processors, too.
 TEST_F(GemmTest, PartsOfThreadsHaveTheBitsOfBlas) {
-  std::mt19937 generator(2);
-  const auto draw = [&](int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(generator);
-  };
-  int num_tried = 0;
-  for (int i = 0; i < 120; ++i) {
-    const int threads = 2 + i % 5;
-    at::set_num_threads(threads);
-    const int64_t rows = draw(4, 140);
-    const int64_t columns = draw(12, 140);
-    const int64_t inner = draw(16, 100);
-    if (has_gemm(rows, columns, inner) && has_bits_of_blas(rows, columns, threads)) {
-      expect_bits_of_blas(rows, columns, inner);
-      ++num_tried;
-    }
-  }
-  EXPECT_GT(num_tried, 20);
+  EXPECT_GT(
+      expect_bits_for_random_sizes(120, {.rows = 4, .columns = 12, .most = 140, .most_inner = 100}, {2, 3, 4, 5, 6}),
+      20);
 }
 
 // They would share one set of the L1 cache, and are copied.
@@ -170,22 +186,7 @@ TEST_F(GemmTest, ColumnsMayLieFarApart) {
 }
 
 TEST_F(GemmTest, HasTheBitsOfBlasForRandomSizes) {
-  std::mt19937 generator(1);
-  const auto draw = [&](int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(generator);
-  };
-  int num_tried = 0;
-  for (int i = 0; i < 60; ++i) {
-    at::set_num_threads(1 + i % 2);
-    const int64_t rows = draw(16, 150);
-    const int64_t columns = draw(16, 150);
-    const int64_t inner = draw(16, 500);
-    if (has_gemm(rows, columns, inner)) {
-      expect_bits_of_blas(rows, columns, inner);
-      ++num_tried;
-    }
-  }
-  EXPECT_GT(num_tried, 30);
+  EXPECT_GT(expect_bits_for_random_sizes(60, {.rows = 16, .columns = 16, .most = 150, .most_inner = 500}, {1, 2}), 30);
 }
 
 TEST_F(GemmTest, NumbersThatAreNoneGoThrough) {
