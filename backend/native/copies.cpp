@@ -78,10 +78,15 @@ at::Tensor& copy_from_cpu(at::Tensor& self, const at::Tensor& source) {
   return record_copy_(self, adopt_cpu_tensor(whole, self.device().index()));
 }
 
-// `x[:] = x[0]` of one element, which on the CPU is no copy.
-bool is_same_element(const at::Tensor& self, const at::Tensor& source) {
-  return self.numel() == 1 && self.sizes() == source.sizes() && self.device() == source.device() &&
-         self.has_storage() && source.has_storage() && self.is_alias_of(source) &&
+// Views of the same elements, which the CPU does not copy. One element may also be expanded: `x[:] = x[0]` fills on the
+// CPU, and elsewhere comes here so. `x[None] = x`, which the CPU refuses, comes as the same call.
+bool is_same_data(const at::Tensor& self, const at::Tensor& source) {
+  if (!self.has_storage() || !source.has_storage() || !self.is_alias_of(source)) {
+    return false;
+  }
+  const auto is_zero = [](int64_t stride) { return stride == 0; };
+  const bool is_filled = self.numel() == 1 && std::all_of(source.strides().begin(), source.strides().end(), is_zero);
+  return (is_filled || self.strides() == source.strides()) && self.sizes() == source.sizes() &&
          self.storage_offset() == source.storage_offset() && self.dtype() == source.dtype() &&
          self.is_conj() == source.is_conj() && self.is_neg() == source.is_neg();
 }
@@ -120,7 +125,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   TORCH_CHECK(
       !self._is_zerotensor(),
       "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");
-  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl() || is_same_element(self, source)) {
+  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl() || is_same_data(self, source)) {
     return self;
   }
   if (source._is_zerotensor()) {

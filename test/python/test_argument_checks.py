@@ -319,3 +319,30 @@ def test_one_element_may_be_assigned_to_itself():
         x[:] = x[0]
         x[0] = x[(0,) * len(sizes)]
         assert x.flatten().tolist() == [3]
+
+
+# Sizes and strides of one memory. Copies between views that lie alike are none, whatever overlaps in them.
+VIEWS = (
+    ((1,), (1,)),
+    ((1,), (2,)),
+    ((1, 1), (1, 1)),
+    ((1, 1), (0, 1)),
+    ((2, 3), (3, 1)),
+    ((2, 3), (0, 1)),
+    ((2, 3), (1, 2)),
+)
+
+
+@pytest.mark.parametrize("source", VIEWS, ids=str)
+@pytest.mark.parametrize("target", VIEWS, ids=str)
+def test_copies_within_one_memory_are_refused_as_on_the_cpu(target, source):
+    def program(x):
+        x.as_strided(*target).copy_(x.as_strided(*source))
+
+    expected, actual = torch.arange(6.0), torch.arange(6.0).to(DEVICE)
+    refused = error_of(program, expected)
+    if refused:
+        assert_same_error(error_of(program, actual), refused)
+    else:
+        program(actual)
+    assert actual.tolist() == expected.tolist()
