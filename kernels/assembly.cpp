@@ -66,36 +66,15 @@ std::vector<Assembly::Run> find_runs(const Program& program) {
   return runs;
 }
 
-// The most results of a run that are still to be read when another one is made.
-size_t most_alive(const Program& program, const Assembly::Run& run) {
-  size_t most = 0;
-  std::set<Slot> alive;
-  for (size_t i = run.end; i-- > run.begin;) {
-    const Instruction& instruction = program.instructions[i];
-    alive.erase(instruction.out);
-    alive.insert(instruction.inputs, instruction.inputs + num_inputs(instruction.opcode));
-    const auto made = std::count_if(alive.begin(), alive.end(), [&](Slot slot) {
-      return std::any_of(
-          program.instructions.begin() + static_cast<std::ptrdiff_t>(run.begin),
-          program.instructions.begin() + static_cast<std::ptrdiff_t>(i),
-          [&](const Instruction& earlier) { return earlier.out == slot; });
-    });
-    most = std::max(most, static_cast<size_t>(made));
-  }
-  return most;
-}
-
-constexpr size_t kOtherRegisters = 8; // inputs, numbers and constants
-
 // How many vectors are computed at a time, so that what has been made of them stays in registers.
 int64_t choose_copies(const Program& program, const std::vector<Assembly::Run>& runs) {
-  size_t most = 0;
+  int64_t most = 0;
   for (const Assembly::Run& run : runs) {
-    most = std::max(most, most_alive(program, run));
+    most = std::max(most, most_alive(program, run.begin, run.end));
   }
-  for (const size_t copies : {4, 2}) {
-    if (copies * (most + 1) + kOtherRegisters <= Target::here().num_registers()) {
-      return static_cast<int64_t>(copies);
+  for (const int64_t copies : {4, 2}) {
+    if (fit(copies, most, static_cast<int64_t>(Target::here().num_registers()))) {
+      return copies;
     }
   }
   return 1;
@@ -119,7 +98,9 @@ class RunOfRows {
       }
     }
     (reduces_rows(instruction.opcode) ? made_as_one_ : made_).insert(instruction.out);
-    num_registers_ += registers_of(instruction);
+    num_registers_ += new_registers(instruction);
+    reads_columns_ = reads_columns_ || instruction.opcode == Opcode::kJoin;
+    most_needed_ = std::max(most_needed_, registers_of(instruction));
     has_rows_ = has_rows_ || is_about_rows(instruction.opcode);
     return true;
   }
@@ -129,8 +110,6 @@ class RunOfRows {
   }
 
  private:
-  static constexpr size_t kMostRegisters = 14; // of rows
-
   static bool has_code(const Instruction& instruction) {
     switch (instruction.opcode) {
       case Opcode::kRowSum:
@@ -164,26 +143,32 @@ class RunOfRows {
 
   bool has_registers(size_t place) const {
     const Instruction& instruction = program_.instructions[place];
-    if (num_registers_ + read_as_one_.size() + registers_of(instruction) + 2 > kMostRegisters) {
-      return false;
+    std::set<Slot> ones = read_as_one_;
+    for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
+      if (reads_one(instruction.opcode, i)) {
+        ones.insert(instruction.inputs[i]);
+      }
     }
+    const int64_t free = static_cast<int64_t>(Target::here().num_registers()) - num_registers_ -
+                         new_registers(instruction) - static_cast<int64_t>(ones.size());
     // The first elements of a row are computed twice, and not stored.
-    const size_t free = Target::here().num_registers() - kMostRegisters;
-    return instruction.opcode != Opcode::kRowCenter || place == begin_ ||
-           2 * (most_alive(program_, {begin_, place}) + 1) + kOtherRegisters <= free;
+    const bool is_kept = instruction.opcode == Opcode::kRowCenter;
+    const int64_t kept = is_kept ? most_alive(program_, begin_, place) + 1 : 0;
+    return kept + std::max(most_needed_, registers_of(instruction)) <= free;
   }
 
-  static size_t registers_of(const Instruction& instruction) {
-    const bool reads_columns = instruction.opcode == Opcode::kJoin;
-    return reduces_rows(instruction.opcode) ? RowSumWriter::num_registers(instruction.opcode) : reads_columns ? 2 : 0;
+  int64_t new_registers(const Instruction& instruction) const {
+    return instruction.opcode == Opcode::kJoin && reads_columns_ ? 0 : registers_of_rows(instruction);
   }
 
   const Program& program_;
   const size_t begin_;
   std::set<Slot> read_as_one_;
   std::set<Slot> made_as_one_;
-  std::set<Slot> made_; // an element for each
-  size_t num_registers_ = 0;
+  std::set<Slot> made_;       // an element for each
+  int64_t num_registers_ = 0; // of rows
+  int64_t most_needed_ = 0;   // by one of the instructions
+  bool reads_columns_ = false;
   bool has_rows_ = false;
 };
 
@@ -204,7 +189,7 @@ std::vector<Assembly::Run> find_runs_of_rows(const Program& program) {
     }
     begin = std::max(end, begin + 1);
   }
-  return are_about_rows && Target::here().has_avx512 ? runs : std::vector<Assembly::Run>();
+  return are_about_rows ? runs : std::vector<Assembly::Run>();
 }
 
 // The runs of a program: for any rows, and for those that fill whole vectors, if other ones are better there.

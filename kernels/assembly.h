@@ -12,8 +12,8 @@ namespace lazyplug::kernels {
 // the first instruction of a run to the last, where the loops of tile_loops.h load and store it each time. Results have
 // the bits of those loops, but for the signs and payloads of NaN.
 //
-// Where rows fill whole vectors of AVX-512, runs may be about rows: what is made of a row, such as its sum, is the end
-// of a run, and what is read as one element for each row the beginning of another.
+// Where rows fill two vectors of AVX-512 or four of AVX2, or a multiple, runs may be about rows: what is made of a row,
+// such as its sum, is the end of a run, and what is read as one element for each row the beginning of another.
 //
 // For float32 on x86-64 with AVX2 or AVX-512, if the build has found Xbyak. Memory is writable while code is written,
 // and executable from then on, never both.

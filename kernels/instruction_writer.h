@@ -118,7 +118,11 @@ struct Target {
   size_t num_registers() const {
     return has_avx512 ? 32 : 16;
   }
+  Vector vector(int index) const {
+    return has_avx512 ? static_cast<const Vector&>(Xbyak::Zmm(index)) : Xbyak::Ymm(index);
+  }
 };
+
 // Instructions of vectors in registers. `temporary` makes another register.
 class InstructionWriter {
  public:
@@ -354,6 +358,7 @@ class InstructionWriter {
     code_.vsubps(rest, b, a); // the difference
     code_.vfmadd231ps(out, factor, rest);
   }
+
   Xbyak::CodeGenerator& code_;
   const Target& target_ = Target::here();
   const std::function<Vector()> temporary_;

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/instruction_writer.h"
 #include "kernels/opcode.h"
 
 namespace lazyplug::kernels {
 namespace {
 
-// Rows are gone through so many elements at a time: two vectors of AVX-512, in which there are the partial sums that
-// kernels/cascade_sum.h and kernels/row_functions.h have of a row.
+// Rows are gone through so many elements at a time, two vectors of AVX-512 or four of AVX2, in which there are the
+// partial sums that kernels/cascade_sum.h and kernels/row_functions.h have of a row.
 constexpr int64_t kRowLanes = 32;
 
 // Writes one sum: in registers from a row's beginning to its end, in the order of the loops.
@@ -22,9 +23,12 @@ class RowSumWriter {
   static constexpr int kBytesOfPart = 16 * kRowLanes * sizeof(float);
   static constexpr int64_t kMostBytes = 16 * kBytesOfPart;
 
-  // It has these registers from `first` on.
+  static int num_vectors() {
+    return static_cast<int>(kRowLanes * static_cast<int64_t>(sizeof(float)) / Target::here().vector_bytes());
+  }
+  // It has these registers from `first` on: the partial sums; then those of a cascade's second level, or a guess.
   static int num_registers(Opcode opcode) {
-    return is_cascade(opcode) ? 4 : opcode == Opcode::kRowCenter ? 3 : 2;
+    return is_cascade(opcode) ? 2 * num_vectors() : num_vectors() + (opcode == Opcode::kRowCenter ? 1 : 0);
   }
   RowSumWriter(Xbyak::CodeGenerator& code, Opcode opcode, int first) : code_(code), opcode_(opcode), first_(first) {}
 
@@ -38,12 +42,12 @@ class RowSumWriter {
     }
   }
 
-  // Vector 0 or 1 of what the row is. `operands` are the instruction's, whose element for the row is in each lane.
-  void add(const std::vector<Xbyak::Xmm>& operands, int64_t vector, const Xbyak::Xmm& temporary) const {
-    const auto sum = zmm(static_cast<int>(vector));
+  // One of the vectors of what the row is. `operands` are the instruction's, whose element for the row is in each lane.
+  void add(const std::vector<Vector>& operands, int64_t vector, const Vector& temporary) const {
+    const Vector sum = own(vector);
     switch (opcode_) {
       case Opcode::kRowCenter:
-        code_.vsubps(temporary, operands[0], zmm(kGuess));
+        code_.vsubps(temporary, operands[0], guess_register());
         return code_.vaddps(sum, sum, temporary);
       case Opcode::kRowRstd:
         code_.vsubps(temporary, operands[0], operands[1]);
@@ -54,22 +58,24 @@ class RowSumWriter {
   }
 
   // Of kRowCenter, before the others: the first elements, and what is subtracted from all because of them.
-  void add_first(const Xbyak::Xmm& elements, int64_t vector) const {
-    const auto sum = zmm(static_cast<int>(vector));
+  void add_first(const Vector& elements, int64_t vector) const {
+    const Vector sum = own(vector);
     code_.vaddps(sum, sum, elements);
   }
   void guess(const Xbyak::Address& one_by_their_number, int temporary) const {
     const Xbyak::Xmm sum(temporary);
     fold(temporary);
     code_.vmulss(sum, sum, one_by_their_number);
-    code_.vbroadcastss(zmm(kGuess), sum);
-    clear(0);
-    clear(1);
+    code_.vbroadcastss(guess_register(), sum);
+    for (int i = 0; i < num_vectors_; ++i) {
+      clear(i);
+    }
   }
 
   void end_part() const {
-    for (int i = 0; i < 2 && is_in_parts(); ++i) {
-      code_.vaddps(zmm(i + 2), zmm(i + 2), zmm(i));
+    for (int i = 0; i < num_vectors_ && is_in_parts(); ++i) {
+      const Vector above = own(num_vectors_ + i);
+      code_.vaddps(above, above, own(i));
       clear(i);
     }
   }
@@ -92,7 +98,7 @@ class RowSumWriter {
     code_.vcvtsi2ss(other, other, row.scratch);
     code_.vdivss(result, result, other);
     if (opcode_ == Opcode::kRowCenter) {
-      code_.vaddss(result, Xbyak::Xmm(first_ + kGuess), result);
+      code_.vaddss(result, Xbyak::Xmm(guess_register().getIdx()), result);
     } else if (opcode_ == Opcode::kRowRstd) {
       code_.vaddss(result, result, number);
       code_.vsqrtss(result, result, result);
@@ -102,17 +108,18 @@ class RowSumWriter {
   }
 
  private:
-  static constexpr int kGuess = 2;
-
   static bool is_cascade(Opcode opcode) {
     return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean;
   }
 
-  Xbyak::Zmm zmm(int index) const {
-    return Xbyak::Zmm(first_ + index);
+  Vector own(int64_t index) const {
+    return Target::here().vector(first_ + static_cast<int>(index));
+  }
+  Vector guess_register() const {
+    return own(num_vectors_);
   }
   void clear(int index) const {
-    code_.vpxord(zmm(index), zmm(index), zmm(index));
+    code_.vxorps(own(index), own(index), own(index));
   }
 
   // By halves, as kernels/row_functions.h folds.
@@ -121,8 +128,13 @@ class RowSumWriter {
     const Xbyak::Ymm high(temporary + 1);
     const Xbyak::Xmm sum(temporary);
     const Xbyak::Xmm other(temporary + 1);
-    code_.vaddps(Xbyak::Zmm(temporary), zmm(0), zmm(1));
-    code_.vextractf64x4(high, Xbyak::Zmm(temporary), 1);
+    if (Target::here().has_avx512) {
+      code_.vaddps(Xbyak::Zmm(temporary), own(0), own(1));
+      code_.vextractf64x4(high, Xbyak::Zmm(temporary), 1);
+    } else {
+      code_.vaddps(low, own(0), own(2));
+      code_.vaddps(high, own(1), own(3));
+    }
     code_.vaddps(low, low, high);
     code_.vextractf128(other, low, 1);
     code_.vaddps(sum, sum, other);
@@ -136,13 +148,21 @@ class RowSumWriter {
   void fold_cascade(int temporary) const {
     const Xbyak::Ymm parts(temporary);
     const Xbyak::Ymm part(temporary + 1);
-    code_.vmovaps(Xbyak::Zmm(temporary), zmm(2));
-    code_.vextractf64x4(part, zmm(2), 1);
-    code_.vaddps(parts, parts, part);
-    code_.vmovaps(Xbyak::Zmm(temporary + 1), zmm(3));
-    code_.vaddps(parts, parts, part);
-    code_.vextractf64x4(part, zmm(3), 1);
-    code_.vaddps(parts, parts, part);
+    if (Target::here().has_avx512) {
+      const Xbyak::Zmm first(own(num_vectors_).getIdx());
+      const Xbyak::Zmm second(own(num_vectors_ + 1).getIdx());
+      code_.vmovaps(Xbyak::Zmm(temporary), first);
+      code_.vextractf64x4(part, first, 1);
+      code_.vaddps(parts, parts, part);
+      code_.vmovaps(Xbyak::Zmm(temporary + 1), second);
+      code_.vaddps(parts, parts, part);
+      code_.vextractf64x4(part, second, 1);
+      code_.vaddps(parts, parts, part);
+    } else {
+      code_.vaddps(parts, own(num_vectors_), own(num_vectors_ + 1));
+      code_.vaddps(parts, parts, own(num_vectors_ + 2));
+      code_.vaddps(parts, parts, own(num_vectors_ + 3));
+    }
     const Xbyak::Xmm sum(temporary);
     const Xbyak::Xmm upper(temporary + 2);
     code_.vextractf128(upper, parts, 1);
@@ -163,6 +183,7 @@ class RowSumWriter {
   Xbyak::CodeGenerator& code_;
   Opcode opcode_;
   int first_;
+  int num_vectors_ = num_vectors();
 };
 
 } // namespace

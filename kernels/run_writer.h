@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/instruction_writer.h"
+#include "kernels/register_needs.h"
 #include "kernels/row_sums_writer.h"
 #include "kernels/tile_program.h"
 
@@ -25,7 +26,7 @@ using Xbyak::Reg64;
 //
 // Of a run that is about rows, that is the loop of one row within another one. Columns, what is read of a row as one
 // element, and what is made of it, have registers of their own, from the last one down. Such a run has as many vectors
-// as a row's partial sums.
+// as a row's partial sums, and writes those together for which there are registers.
 class RunWriter {
  public:
   RunWriter(Xbyak::CodeGenerator& code, const Program& program, size_t begin, size_t end, int64_t num_copies)
@@ -36,6 +37,7 @@ class RunWriter {
   void write() {
     choose_pointers();
     choose_registers_of_rows();
+    choose_vectors_together();
     for (size_t i = 0; i < kNumPointers; ++i) {
       if (is_saved(i)) {
         code_.push(pointer(i));
@@ -111,10 +113,13 @@ class RunWriter {
   void write_loop(const Reg64& end) {
     Xbyak::Label loop;
     code_.L(loop);
-    write_body(end_);
+    for_vectors_together([&] { write_body(end_); });
+    if (reads_columns_) {
+      load(kThirtyTwo, vector(kTemporary));
+    }
     for (size_t i = num_registers_; i < target_.num_registers(); ++i) {
       if (registers_[i].value == kColumns) {
-        code_.vaddps(vector(i), vector(i), code_.ptr_b[code_.rip + constants_[kThirtyTwo - kOnes]]);
+        code_.vaddps(vector(i), vector(i), vector(kTemporary));
       }
     }
     code_.add(offset(), static_cast<uint32_t>(target_.vector_bytes() * num_copies_));
@@ -122,12 +127,23 @@ class RunWriter {
     code_.jb(loop, Xbyak::CodeGenerator::T_NEAR);
   }
 
-  // What is made of as many vectors, by the instructions before `end`.
+  template <typename Write>
+  void for_vectors_together(const Write& write) {
+    for (first_copy_ = 0; first_copy_ < num_copies_; first_copy_ += num_together_) {
+      write();
+    }
+  }
+  template <typename Write>
+  void for_each_together(const Write& write) {
+    for (copy_ = first_copy_; copy_ < first_copy_ + num_together_; ++copy_) {
+      write();
+    }
+  }
+
+  // What is made of the vectors that are written together, by the instructions before `end`.
   void write_body(size_t end) {
     for (place_ = begin_; place_ < end; ++place_) {
-      for (copy_ = 0; copy_ < num_copies_; ++copy_) {
-        write_instruction();
-      }
+      for_each_together([&] { write_instruction(); });
       release();
     }
   }
@@ -142,11 +158,12 @@ class RunWriter {
     for (size_t i = begin_; i < end_; ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (const Value value : values_read(instruction)) {
-        if (value == kColumns && !find(value)) {
-          for (const int64_t copy : {1, 0}) {
+        if (value == kColumns && !reads_columns_) {
+          reads_columns_ = true;
+          for (int64_t copy = num_copies_; copy-- > 0;) {
             registers_[--num_registers_] = {value, copy, true, false};
           }
-        } else if (value >= kFirstOfRow && !find(value)) {
+        } else if (value >= kFirstOfRow && value != kColumns && !find(value)) {
           registers_[--num_registers_] = {value, 0, true, false};
         }
       }
@@ -154,6 +171,21 @@ class RunWriter {
         num_registers_ -= RowSumWriter::num_registers(instruction.opcode);
         row_sums_.push_back({i, RowSumWriter(code_, instruction.opcode, static_cast<int>(num_registers_))});
       }
+    }
+  }
+
+  void choose_vectors_together() {
+    num_together_ = num_copies_;
+    if (!is_of_rows_) {
+      return;
+    }
+    const int64_t most = most_alive(program_, begin_, end_);
+    int64_t others = kOtherRegisters;
+    std::for_each(at(begin_), at(end_), [&](const Instruction& each) {
+      others = std::max(others, registers_of(each));
+    });
+    while (num_together_ > 1 && !fit(num_together_, most, static_cast<int64_t>(num_registers_), others)) {
+      num_together_ /= 2;
     }
   }
 
@@ -214,13 +246,15 @@ class RunWriter {
   // The mean of a row's first elements, for which nothing is stored, and nothing added to other sums.
   void write_guess(const RowSum& sum) {
     stores_ = false;
-    write_body(sum.place);
-    for (copy_ = 0; copy_ < num_copies_; ++copy_) {
-      sum.writer.add_first(get(program_.instructions[sum.place].inputs[0]), copy_);
-      unpin();
-    }
+    for_vectors_together([&] {
+      write_body(sum.place);
+      for_each_together([&] {
+        sum.writer.add_first(get(program_.instructions[sum.place].inputs[0]), copy_);
+        unpin();
+      });
+      std::fill_n(registers_, num_registers_, Register());
+    });
     stores_ = true;
-    std::fill_n(registers_, num_registers_, Register());
     sum.writer.guess(code_.ptr[code_.rip + constants_[kThirtySecond - kOnes]], kTemporary);
   }
 
@@ -311,8 +345,7 @@ class RunWriter {
   };
 
   Vector vector(size_t index) const {
-    const int number = static_cast<int>(index);
-    return target_.has_avx512 ? static_cast<const Vector&>(Xbyak::Zmm(number)) : Xbyak::Ymm(number);
+    return target_.vector(static_cast<int>(index));
   }
 
   std::optional<size_t> find(Value value) const {
@@ -334,6 +367,9 @@ class RunWriter {
       // What the instruction has made of earlier vectors is read by the next ones.
       const bool is_done = each.value < kFirstNumber && each.copy < copy_;
       const size_t use = each.value ? next_use(*each.value, is_done ? place_ + 1 : place_) : kNever;
+      if (!stores_ && each.is_unsaved && use != kNever) {
+        continue;
+      }
       if (chosen == num_registers_ || use > latest) {
         chosen = i;
         latest = use;
@@ -342,7 +378,6 @@ class RunWriter {
     TORCH_INTERNAL_ASSERT(chosen < num_registers_, "an instruction that needs too many registers");
     Register& result = registers_[chosen];
     if (result.value && result.is_unsaved && latest != kNever) {
-      TORCH_INTERNAL_ASSERT(stores_, "a run whose first elements need too many registers");
       code_.vmovups(memory_of(static_cast<Slot>(*result.value), result.copy), vector(chosen));
     }
     result = {std::nullopt, 0, true, false};
@@ -442,16 +477,19 @@ class RunWriter {
   const Program& program_;
   const size_t begin_;
   const size_t end_;
-  const int64_t num_copies_; // how many vectors it computes at a time
+  const int64_t num_copies_; // how many vectors a round of the loop computes
+  int64_t num_together_ = 1; // of those
   bool is_of_rows_ = false;
   bool stores_ = true;                             // and adds up
   size_t num_registers_ = target_.num_registers(); // which are given out
+  bool reads_columns_ = false;
   std::vector<RowSum> row_sums_;
   std::vector<Slot> pointed_;
   std::set<Slot> slots_in_memory_;
   Register registers_[kMaxRegisters];
   // The instruction that is being written, and for which of the vectors.
   size_t place_ = 0;
+  int64_t first_copy_ = 0; // of those together
   int64_t copy_ = 0;
   Xbyak::Label constants_[std::size(kConstants)];
   Xbyak::Label columns_;

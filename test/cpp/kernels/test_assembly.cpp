@@ -126,13 +126,6 @@ TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
 // Programs whose tiles are whole rows.
 class AssemblyOfRows : public AssemblyTest {
  protected:
-  void SetUp() override {
-    AssemblyTest::SetUp();
-    if (!IsSkipped() && at::get_cpu_capability() != "AVX512") {
-      GTEST_SKIP() << "rows have machine code of AVX-512 alone";
-    }
-  }
-
   // What the program makes of two inputs like the output, one row, and a number: that output, and one of an element for
   // each row. `reuses`: the first input's memory becomes the output.
   struct Arguments {
