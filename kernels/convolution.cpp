@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "kernels/convolution_plan.h"
+#include "kernels/lanes.h"
 #include "kernels/parallel.h"
 #include "kernels/tile_loops.h"
 
@@ -29,8 +30,6 @@ double seconds_saved(const Convolution& convolution, int num_threads) {
       static_cast<double>(convolution.num_images * convolution.out_channels * convolution.out_plane());
   return to_choose + kOfResult * num_results / num_threads;
 }
-
-constexpr int64_t kLanesOfAvx2 = 8;
 
 // Zen 4 computes 512 bits in two halves: what is multiplied takes twice as long there, and all else does not.
 double seconds_of_multiplication(int64_t lanes) {

@@ -295,10 +295,12 @@ template <int kRows, int kPieces>
 #pragma GCC unroll 12
       for (int i = 0; i < kRows; ++i, to += tile.out_plane) {
         Floats sum = sums.of[i][j];
-        if (!tile.is_running && !tile.is_first) {
-          sum = load_lanes(to, lanes) + sum;
-        } else if (!tile.is_running && tile.bias) {
-          sum = sum + broadcast<Floats>(tile.bias[i]);
+        if (!tile.is_running) {
+          if (!tile.is_first) {
+            sum = load_lanes(to, lanes) + sum;
+          } else if (tile.bias) {
+            sum = sum + broadcast<Floats>(tile.bias[i]);
+          }
         }
         store_lanes(sum, to, lanes);
       }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "kernels/convolution.h"
+#include "kernels/lanes.h"
 
 namespace lazyplug::kernels {
 
@@ -26,7 +27,7 @@ struct ConvolutionPlan {
   static constexpr int64_t kLeastWindows = 256;
   // Output channels of a tile, which is two vectors wide, if vectors have so many lanes.
   static constexpr int64_t tile_rows(int64_t lanes) {
-    return lanes == 16 ? 12 : 6;
+    return lanes == kLanesOfAvx512 ? 12 : 6;
   }
 
   ConvolutionPlan(const Convolution& convolution, int64_t lanes)

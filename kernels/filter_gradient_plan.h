@@ -3,6 +3,7 @@
 
 #include "kernels/convolution_plan.h"
 #include "kernels/filter_gradient.h"
+#include "kernels/lanes.h"
 
 namespace lazyplug::kernels {
 
@@ -28,9 +29,9 @@ struct FilterGradientPlan {
         lanes(lanes),
         padding(gradient.convolution, lanes, gradient.convolution.in_channels),
         vectors_of_tile(
-            gradient.convolution.out_channels > 2 * lanes && lanes == 16 ? 4
-            : gradient.convolution.out_channels > lanes                  ? 2
-                                                                         : 1),
+            gradient.convolution.out_channels > 2 * lanes && lanes == kLanesOfAvx512 ? 4
+            : gradient.convolution.out_channels > lanes                              ? 2
+                                                                                     : 1),
         padded_channels(
             (gradient.convolution.out_channels + channels_of_tile() - 1) / channels_of_tile() * channels_of_tile()),
         tiles_of_elements((filter_elements() + most_elements() - 1) / most_elements()),

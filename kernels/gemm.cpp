@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/processor.h"
+#include "kernels/lanes.h"
 #include "kernels/parallel.h"
 #include "kernels/product.h"
 #include "kernels/tile_loops.h"
@@ -142,7 +143,7 @@ Range part_of(int64_t size, int64_t step, int64_t part, int64_t num_parts) {
 } // namespace
 
 bool has_gemm(int64_t rows, int64_t columns, int64_t inner) {
-  const bool has_wider_vectors = loops<float>().num_lanes == 16;
+  const bool has_wider_vectors = loops<float>().num_lanes == kLanesOfAvx512;
   const int64_t most = has_wider_vectors ? std::numeric_limits<int64_t>::max() : kMostOfSameVectors;
   const int64_t work = rows * columns * inner;
   if (rows < kLeastRows || columns < kLeastColumns || inner < kLeastInner || work < kLeastMultiplications ||
