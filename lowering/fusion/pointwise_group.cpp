@@ -422,7 +422,8 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
            reduced.dtype == layout_.dtype && dtype == layout_.dtype && reduced.sizes == layout_.sizes &&
            reduced.strides == layout_.strides;
   }
-  is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && !node.op().writes() && reads_row(node);
+  const bool may_write = !is_in_place_ || contains(node.operand(0).value().node);
+  is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && may_write && reads_row(node);
   return is_for_row_ || (result.sizes == layout_.sizes && result.strides == layout_.strides);
 }
 

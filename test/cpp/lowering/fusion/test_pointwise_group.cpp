@@ -287,6 +287,26 @@ TEST_F(PointwiseGroups, MayHaveMeansOfRowsAndWhatComesOfThem) {
   EXPECT_FALSE(outputs[1].is_for_row);
 }
 
+TEST_F(PointwiseGroups, WhatIsMadeForRowsMayBeWritten) {
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = device_data(5)  # Float[4, 1] strides=[1, 1]\n"
+                  "%6 = aten::mean.dim(%3, [-1], True, None)  # Float[4, 1] strides=[1, 1]\n"
+                  "%7 = aten::add_.Scalar(%6, 0.5, 1)  # Float[4, 1] strides=[1, 1]\n"
+                  "%8 = aten::mul.Tensor(%3, %7)  # Float[4, 64] strides=[64, 1]\n"
+                  "%9 = aten::mul_.Tensor(%5, %7)  # Float[4, 1] strides=[1, 1]\n"
+                  "return %6, %7, %8, %9\n"),
+      "1110")
+      << "what comes from elsewhere is not written";
+  EXPECT_EQ(
+      program(),
+      "f32 memory 4 slots 6 numbers 2 1 = row_mean 0 ; 4 = row:number 0 ; 2 = row:add 1 4 1 ; 5 = spread 2 ; "
+      "3 = mul 0 5 ;");
+  for (const auto& output : group->outputs()) {
+    EXPECT_FALSE(output.old) << "made by the group itself";
+  }
+}
+
 TEST_F(PointwiseGroups, TakeNoOtherSums) {
   for (const char* sum :
        {"aten::sum.dim_IntList(%5, [0], True, None)  # Float[1, 64] strides=[64, 1]\n",
