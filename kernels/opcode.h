@@ -91,6 +91,7 @@ enum class Opcode : uint8_t {
   // Of a row: from all of its elements to one, in the order in which the CPU sums up, and back.
   kRowSum,  // of a
   kRowMean, // the same, divided by their number
+  kRowNorm, // the root of the sum of squares of a, of float32
   kSpread,  // the first of a, for each element
   kJoin,    // a before column s, b from there on
   // Functions of a row, to as many elements. They round the same for each target.
@@ -186,6 +187,7 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kOne, "one", 0, 0},
     {Opcode::kRowSum, "row_sum", 1, 0},
     {Opcode::kRowMean, "row_mean", 1, 0},
+    {Opcode::kRowNorm, "row_norm", 1, 0},
     {Opcode::kSpread, "spread", 1, 0},
     {Opcode::kJoin, "join", 2, 1},
     {Opcode::kSoftmax, "softmax", 1, 0},
@@ -270,8 +272,8 @@ constexpr bool reads_one(Opcode opcode, size_t input) {
   return opcode == Opcode::kSpread || (may_follow && input > 0);
 }
 constexpr bool reduces_rows(Opcode opcode) {
-  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kLogSumExp ||
-         opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
+  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kRowNorm ||
+         opcode == Opcode::kLogSumExp || opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
 }
 
 // Powers that are one instruction.

@@ -1,20 +1,25 @@
 #include "kernels/sums.h"
 
-#include <type_traits>
-
 #include "kernels/tile_loops.h"
 
 namespace lazyplug::kernels {
 namespace {
 
+Opcode opcode_of(Summed makes) {
+  switch (makes) {
+    case Summed::kSum:
+      return Opcode::kRowSum;
+    case Summed::kMean:
+      return Opcode::kRowMean;
+    case Summed::kNorm:
+      return Opcode::kRowNorm;
+  }
+  __builtin_unreachable();
+}
+
 template <typename T>
 void sum_rows(const Reduction& reduction, const T* from, T* out) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (reduction.makes == Summed::kNorm) {
-      return loops<T>().norm_rows(reduction.outer, reduction.reduced, from, out);
-    }
-  }
-  const auto opcode = static_cast<size_t>(reduction.makes == Summed::kMean ? Opcode::kRowMean : Opcode::kRowSum);
+  const auto opcode = static_cast<size_t>(opcode_of(reduction.makes));
   loops<T>().of_rows[opcode](reduction.outer, reduction.reduced, out, from, from, from, 0, 0);
 }
 

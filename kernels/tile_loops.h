@@ -54,8 +54,8 @@ constexpr int kRandomBlock = 64;
 
 template <typename T>
 struct Loops {
-  Loop<T> of[kNumOpcodes] = {}; // null: it is about rows, or not for this dtype
-  RowLoop<T> of_rows[kNumOpcodes] = {};
+  Loop<T> of[kNumOpcodes] = {};         // null: it is about rows, or not for this dtype
+  RowLoop<T> of_rows[kNumOpcodes] = {}; // null: likewise
   Load<T> loads[std::size(kMemoryDtypes)] = {};
   Store<T> stores[std::size(kMemoryDtypes)] = {}; // null: programs do not make this dtype in another one
   // Of a matrix without gaps, row by row, of more than one row and column.
@@ -63,8 +63,6 @@ struct Loops {
   // All that has been added, at least RunningSum::kMinElements, as a row is added up.
   void (*add_to_sum)(RunningSum<T>& sum, int64_t n, const T* from) = nullptr;
   T (*finish_sum)(const RunningSum<T>& sum) = nullptr;
-  // The norm of each row. Null: not for this dtype.
-  void (*norm_rows)(int64_t rows, int64_t n, const T* from, T* out) = nullptr;
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
   void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) =
       nullptr;

@@ -270,6 +270,7 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
       break; // of integers
     case Opcode::kRowSum:
     case Opcode::kRowMean:
+    case Opcode::kRowNorm:
     case Opcode::kSpread:
     case Opcode::kJoin:
     case Opcode::kSoftmax:
@@ -385,6 +386,9 @@ void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const
   if constexpr (kOpcode == Opcode::kLogSumExp) {
     return logsumexp(num_rows, n, out, a);
   }
+  if constexpr (kOpcode == Opcode::kRowNorm) {
+    return norm_rows(num_rows, n, a, out);
+  }
   if constexpr (kTakesSeveralRows<kOpcode>) {
     return visit_rows<VectorOf<T>>(num_rows, [&](auto rows, int64_t first) __attribute__((always_inline)) {
       compute_rows<kOpcode, rows>(first, n, out, a, b, s);
@@ -452,7 +456,8 @@ constexpr Loop<T> loop_of() {
 }
 template <Opcode kOpcode, typename T>
 constexpr RowLoop<T> row_loop_of() {
-  if constexpr (is_about_rows(kOpcode) && std::is_floating_point_v<T>) {
+  constexpr bool kIsForDtype = std::is_floating_point_v<T> && (kOpcode != Opcode::kRowNorm || std::is_same_v<T, float>);
+  if constexpr (is_about_rows(kOpcode) && kIsForDtype) {
     return row_loop<kOpcode, T>;
   } else {
     return nullptr;
@@ -551,7 +556,6 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
     set_matrix_loops(loops);
   }
   if constexpr (std::is_same_v<T, float>) {
-    loops.norm_rows = norm_rows;
     loops.norm_gradient = norm_gradient;
     loops.fill_random = fill_random;
     loops.fill_random_long = fill_integers;

@@ -29,7 +29,7 @@ std::optional<std::vector<bool>> reduced_dims(const c10::IValue& dims, int64_t n
 }
 
 // PyTorch's norms are compiled with and without what multiplies and adds at once.
-bool has_norms_of_pytorch() {
+bool try_norms() {
   constexpr int64_t kRows = 40;
   bool is_same = true;
   uint32_t state = 1;
@@ -80,6 +80,11 @@ bool SmallSum::makes_it(const Op& op, const c10::IValue& second_argument) {
   return op.makes != kernels::Summed::kNorm || real_number(second_argument) == 2;
 }
 
+bool SmallSum::has_norms() {
+  static const bool result = try_norms();
+  return result;
+}
+
 std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims) {
   // Larger ones are shared by several threads.
   if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
@@ -93,8 +98,7 @@ std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& in
     return std::nullopt;
   }
   if (makes == kernels::Summed::kNorm) {
-    static const bool has_norms = has_norms_of_pytorch();
-    if (!has_norms || reduction->inner != 1 || input.dtype != at::kFloat) {
+    if (!has_norms() || reduction->inner != 1 || input.dtype != at::kFloat) {
       return std::nullopt;
     }
   }

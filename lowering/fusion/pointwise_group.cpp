@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/pointwise.h"
+#include "lowering/calls/small_sum.h"
 #include "lowering/fusion/fusible_calls.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/narrow_floats.h"
@@ -318,8 +319,11 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
     step.opcode = opcode.value_or(step.opcode);
     return opcode.has_value();
   }
-  const auto place = static_cast<uint8_t>(numbers_.size());
   const c10::IValue& value = graph_->scalars()[scalar];
+  if (arg == 'e') {
+    return is_real(value) && (value.isInt() ? value.toInt() == 2 : value.toDouble() == 2);
+  }
+  const auto place = static_cast<uint8_t>(numbers_.size());
   if ((arg != 'n' && arg != 's') || !is_real(value) || (is_of_integers() && !value.isInt()) ||
       place == std::numeric_limits<uint8_t>::max()) {
     return false;
@@ -418,9 +422,8 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     // The CPU sums up in this order if they lie so.
     const Geometry& reduced = seen_by(node.operand(0));
     is_for_row_ = false;
-    return has_rows_of(op.is_function() ? op.min_row : kMinRow) && (is_row_of(result) || is_squeezed_row_of(result)) &&
-           reduced.dtype == layout_.dtype && dtype == layout_.dtype && reduced.sizes == layout_.sizes &&
-           reduced.strides == layout_.strides;
+    return can_reduce(op) && (is_row_of(result) || is_squeezed_row_of(result)) && reduced.dtype == layout_.dtype &&
+           dtype == layout_.dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
   }
   const bool may_write = !is_in_place_ || contains(node.operand(0).value().node);
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && may_write && reads_row(node);
@@ -445,6 +448,12 @@ c10::DimVector PointwiseGroup::sizes_in_window() const {
   return sizes;
 }
 
+bool PointwiseGroup::can_reduce(const PointwiseOp& op) const {
+  const bool is_norm = op.opcode == Opcode::kRowNorm;
+  return has_rows_of(op.is_function() ? op.min_row : kMinRow) &&
+         (!is_norm || (layout_.dtype == c10::ScalarType::Float && SmallSum::has_norms()));
+}
+
 // Without gaps.
 bool PointwiseGroup::has_rows_of(int64_t min_length) const {
   return !layout_.sizes.empty() && layout_.sizes.back() >= min_length && layout_.is_contiguous();
@@ -459,6 +468,25 @@ bool PointwiseGroup::is_row_of(const Geometry& result) const {
 // The same, but the dimension of the rows is gone.
 bool PointwiseGroup::is_squeezed_row_of(const Geometry& result) const {
   return result.sizes == c10::IntArrayRef(layout_.sizes.begin(), layout_.sizes.end() - 1) && result.is_contiguous();
+}
+
+// What has been made of the rows, or a view of it, with dimensions for which it is the same: as it is broadcast, the
+// elements of a row see that of the row.
+bool PointwiseGroup::is_one_for_each_row(const GraphUse& operand) const {
+  const Geometry& seen = seen_by(operand);
+  const auto strides = broadcast(seen, layout_.sizes);
+  if (!strides || seen.dtype != operand.value().layout().dtype || seen.has_bits() || seen.offset != 0 ||
+      (operand.view() && operand.view()->moves())) {
+    return false;
+  }
+  int64_t expected = 1;
+  for (size_t dim = layout_.sizes.size() - 1; dim-- > 0;) {
+    if (layout_.sizes[dim] != 1 && (*strides)[dim] != expected) {
+      return false;
+    }
+    expected *= layout_.sizes[dim];
+  }
+  return strides->back() == 0;
 }
 
 bool PointwiseGroup::reads_row(const GraphNode& node) const {
@@ -479,9 +507,9 @@ std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& ope
   if (contains(value.node)) {
     const GroupStep::Source source{false, step_of(value)};
     const bool makes_one = steps_[source.index].makes_one();
-    const bool is_squeezed = makes_one && value.layout().sizes.size() != layout_.sizes.size();
     const bool is_total = steps_[source.index].total != kernels::Total::kNone;
-    if (operand.view() || is_squeezed || is_total || (is_for_row_ && !makes_one) || window_of(value.node) != window_) {
+    const bool lies_so = makes_one ? is_one_for_each_row(operand) : !operand.view() && !is_for_row_;
+    if (!lies_so || is_total || window_of(value.node) != window_) {
       return std::nullopt;
     }
     return is_for_row_ ? source : spread(source);

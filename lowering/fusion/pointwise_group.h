@@ -114,6 +114,8 @@ class PointwiseGroup {
   c10::DimVector sizes_in_window() const;
   bool is_row_of(const Geometry& result) const;
   bool is_squeezed_row_of(const Geometry& result) const;
+  bool can_reduce(const PointwiseOp& op) const;
+  bool is_one_for_each_row(const GraphUse& operand) const;
   bool reads_row(const GraphNode& node) const;
   bool fits() const;
   uint32_t step_of(GraphValue value) const {

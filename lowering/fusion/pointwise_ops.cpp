@@ -59,6 +59,7 @@ constexpr PointwiseOp kOps[] = {
     {"aten::pow", "Tensor_Scalar", Opcode::kSquare, "tp", Kind::kPower},
     {"aten::sum", "dim_IntList", Opcode::kRowSum, "tdk-", Kind::kReduces},
     {"aten::mean", "dim", Opcode::kRowMean, "tdk-", Kind::kReduces},
+    {"aten::linalg_vector_norm", "", Opcode::kRowNorm, "tedk-", Kind::kReduces},
     {"aten::sum", "", Opcode::kRowSum, "t-", Kind::kTotals},
     {"aten::mean", "", Opcode::kRowMean, "t-", Kind::kTotals},
     {"aten::where", "self", Opcode::kWhere, "ttt"},
@@ -218,7 +219,7 @@ bool is_plain(const at::Tensor& tensor) {
 bool takes_numbers(const PointwiseOp& row, c10::ArrayRef<ArgBinding> args) {
   for (size_t i = 0; i < args.size() && row.args[i] != '\0'; ++i) {
     const bool is_number = args[i].kind == ArgBinding::Kind::kScalar;
-    if (row.args[i] == '-' ? is_number : is_number != (std::strchr("nps", row.args[i]) != nullptr)) {
+    if (row.args[i] == '-' ? is_number : is_number != (std::strchr("neps", row.args[i]) != nullptr)) {
       return false;
     }
   }

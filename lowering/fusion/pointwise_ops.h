@@ -19,6 +19,7 @@ namespace lazyplug {
 //   n  a number: the next input, too
 //   s  a number: the instruction's own
 //   p  a number that says which instruction it is
+//   e  the number 2
 //   d  a dimension, or several: the last one
 //   k  whether they stay
 //   f  a flag: it is not set

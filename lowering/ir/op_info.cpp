@@ -175,6 +175,10 @@ c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const
   if (argument == "alpha" && !is_foreach_) {
     return kFactors;
   }
+  static constexpr double kOrders[] = {2};
+  if (argument == "ord" && name_ == "aten::linalg_vector_norm") {
+    return kOrders;
+  }
   return argument == "exponent" && name_ == "aten::pow.Tensor_Scalar" ? c10::ArrayRef<double>(kExponents)
                                                                       : c10::ArrayRef<double>();
 }

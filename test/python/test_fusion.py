@@ -378,6 +378,34 @@ def test_sums_of_rows_are_in_groups(function, dtype, shape):
     assert (done.compiles, done.fallbacks) == (1, 0)
 
 
+NORMALIZED = {
+    "normalize": (lambda a, b: F.normalize(a, dim=-1), (1, 3)),
+    "by hand": (lambda a, b: a / a.norm(dim=1)[:, None] * b, (1, 3)),
+    "standard scores": (lambda a, b: (a - a.mean(1).unsqueeze(1)) / b, (1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZED)
+@pytest.mark.parametrize("shape", [(300, 64), (5, 1000), (1, 300), (40, 65)])
+@pytest.mark.own_schedule("counts groups")
+def test_rows_by_their_norms_are_one_group(name, shape):
+    function, expected = NORMALIZED[name]
+    a, b, _ = inputs(shape)
+    with work() as done:
+        actual = on_device(function, a, b)
+    assert torch.equal(actual, function(a, b))
+    assert groups() == expected
+    assert (done.compiles, done.fallbacks) == (1, 0)
+
+
+def test_norms_of_all_orders_are_what_they_are():
+    """The same trace, but for a number that says what is added up."""
+    x = inputs((40, 64))[0]
+    for order in (2, 1, 2.0, 3, torch.inf, 0, 2):
+        expected = x * x.norm(order, dim=-1, keepdim=True)
+        assert torch.equal(on_device(lambda x, n=order: x * x.norm(n, dim=-1, keepdim=True), x), expected), order
+
+
 def totals(a, b):
     products = a * b + 1
     return products.sum(), (a - b).square().mean(), products
@@ -453,6 +481,12 @@ OF_ROWS = {
     "written": lambda x, c: (x * c) * (x * x).mean(-1, keepdim=True).add_(1e-6).rsqrt_(),
     "written where something else is": lambda x, c: x.sum(-1, keepdim=True).add_(c).clamp_(min=c) * x,
     "written between two that read it": written_between,
+    "dimensions come and go": lambda x, c: x - x.mean(-1)[:, None] + x.sum(-1).view(64, 1).expand(64, 64) * c,
+    "expanded": lambda x, c: x / x.norm(dim=-1, keepdim=True).clamp_min(1e-3).expand_as(x) - c,
+    "a view that lies otherwise": lambda x, c: x * x.mean(-1).expand(64, 64) + x.mean(-1, keepdim=True).t(),
+    "a view of some": lambda x, c: x[:, :32] * x.sum(-1)[32:].repeat(2)[:, None] + x.sum(-1)[1:2],
+    "norms": lambda x, c: x * x.norm(dim=-1, keepdim=True) + x.norm(dim=-1)[:, None] * c,
+    "other norms": lambda x, c: x * x.norm(1, dim=-1, keepdim=True) + x.norm(3, dim=-1, keepdim=True),
     "forgotten": lambda x, c: x * x.sum(-1, keepdim=True).zero_() + x.mean(-1, keepdim=True).fill_(2),
     "logsumexp": lambda x, c: x - x.logsumexp(-1, keepdim=True) * c,
 }

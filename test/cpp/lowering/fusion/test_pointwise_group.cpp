@@ -1,5 +1,6 @@
 #include "lowering/fusion/pointwise_group.h"
 
+#include "lowering/calls/small_sum.h"
 #include "test/cpp/lowering/graph_text.h"
 
 namespace lazyplug {
@@ -305,6 +306,30 @@ TEST_F(PointwiseGroups, WhatIsMadeForRowsMayBeWritten) {
   for (const auto& output : group->outputs()) {
     EXPECT_FALSE(output.old) << "made by the group itself";
   }
+}
+
+TEST_F(PointwiseGroups, MayHaveNormsOfRowsAndSeeThemThroughViews) {
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = aten::linalg_vector_norm(%3, 2, [-1], False, None)  # Float[4] strides=[1]\n"
+                  "%6 = aten::div.Tensor(%3, %5[Float[4, 1] strides=[1, 1]])  # Float[4, 64] strides=[64, 1]\n"
+                  "%7 = aten::mul.Tensor(%6, %5[Float[4, 64] strides=[1, 0]])  # Float[4, 64] strides=[64, 1]\n"
+                  "%8 = aten::mul.Tensor(%3, %5[Float[1] strides=[1] offset=1])  # Float[4, 64] strides=[64, 1]\n"
+                  "%9 = aten::mul.Tensor(%3, %5[Float[4, 1] strides=[0, 1]])  # Float[4, 64] strides=[64, 1]\n"
+                  "%10 = aten::mul.Tensor(%3, %5[Float[4, 1] strides=[1, 1] at=1])  # Float[4, 64] strides=[64, 1]\n"
+                  "return %7, %8, %9, %10\n"),
+      SmallSum::has_norms() ? "111000" : "000000");
+  EXPECT_EQ(
+      program(),
+      SmallSum::has_norms()
+          ? "f32 memory 3 slots 5 numbers 0 1 = row_norm 0 ; 3 = spread 1 ; 4 = div 0 3 ; 2 = mul 4 3 ;"
+          : "");
+  EXPECT_EQ(
+      add_all(
+          kRows + "%5 = aten::linalg_vector_norm(%3, 1, [-1], False, None)  # Float[4] strides=[1]\n"
+                  "%6 = aten::linalg_vector_norm(%3, 2, [0], False, None)  # Float[64] strides=[1]\n"
+                  "return %5, %6\n"),
+      "00");
 }
 
 TEST_F(PointwiseGroups, TakeNoOtherSums) {
