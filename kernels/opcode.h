@@ -91,7 +91,10 @@ enum class Opcode : uint8_t {
   // Of a row: from all of its elements to one, in the order in which the CPU sums up, and back.
   kRowSum,  // of a
   kRowMean, // the same, divided by their number
-  kRowNorm, // the root of the sum of squares of a, of float32
+  // Of float32 alone:
+  kRowNorm, // the root of the sum of squares of a
+  kRowVar,  // the sum of squares of distances from the mean of a, divided by their number less s
+  kRowStd,  // the root of the same
   kSpread,  // the first of a, for each element
   kJoin,    // a before column s, b from there on
   // Functions of a row, to as many elements. They round the same for each target.
@@ -188,6 +191,8 @@ inline constexpr std::array kOpcodes = std::to_array<OpcodeTraits>({
     {Opcode::kRowSum, "row_sum", 1, 0},
     {Opcode::kRowMean, "row_mean", 1, 0},
     {Opcode::kRowNorm, "row_norm", 1, 0},
+    {Opcode::kRowVar, "row_var", 1, 1},
+    {Opcode::kRowStd, "row_std", 1, 1},
     {Opcode::kSpread, "spread", 1, 0},
     {Opcode::kJoin, "join", 2, 1},
     {Opcode::kSoftmax, "softmax", 1, 0},
@@ -257,7 +262,7 @@ constexpr bool is_for_integers(Opcode opcode) {
 constexpr bool is_for_floats(Opcode opcode) {
   return opcode < Opcode::kBitNot || opcode > Opcode::kBitXor;
 }
-// Whether it rounds to a narrower dtype, which only programs of float32 do.
+// Whether it rounds to a narrower dtype.
 constexpr bool is_narrowing(Opcode opcode) {
   return opcode == Opcode::kToHalf || opcode == Opcode::kToBFloat16;
 }
@@ -272,8 +277,16 @@ constexpr bool reads_one(Opcode opcode, size_t input) {
   return opcode == Opcode::kSpread || (may_follow && input > 0);
 }
 constexpr bool reduces_rows(Opcode opcode) {
-  return opcode == Opcode::kRowSum || opcode == Opcode::kRowMean || opcode == Opcode::kRowNorm ||
-         opcode == Opcode::kLogSumExp || opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
+  return (opcode >= Opcode::kRowSum && opcode <= Opcode::kRowStd) || opcode == Opcode::kLogSumExp ||
+         opcode == Opcode::kRowCenter || opcode == Opcode::kRowRstd;
+}
+// Whether it computes float32 alone.
+constexpr bool is_for_float32(Opcode opcode) {
+  return is_narrowing(opcode) || (opcode >= Opcode::kRowNorm && opcode <= Opcode::kRowStd);
+}
+// Whether its number is part of what it is, rather than one of the program's arguments.
+constexpr bool takes_literal(Opcode opcode) {
+  return opcode == Opcode::kJoin || opcode == Opcode::kRowVar || opcode == Opcode::kRowStd;
 }
 
 // Powers that are one instruction.

@@ -337,6 +337,47 @@ template <int kRows, typename T>
   }
 }
 
+// Of a row, of each kPartials-th element first. What is beyond it is `rest`.
+template <typename Add>
+double sum_up_doubles(int64_t n, const float* a, double rest, const Add& add) {
+  constexpr int64_t kStep = kNumLanes<Doubles>;
+  Doubles sums[kPartials / kStep] = {};
+  const auto add_all = [&](const auto& read) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int64_t column = 0; column < kPartials / kStep; ++column) {
+      sums[column] = add(sums[column], read(column * kStep));
+    }
+  };
+  int64_t i = 0;
+  for (; i + kPartials <= n; i += kPartials) {
+    add_all([&](int64_t place) __attribute__((always_inline)) {
+      return __builtin_convertvector(load<HalfFloats>(a + i + place), Doubles);
+    });
+  }
+  if (i < n) {
+    double last[kPartials];
+    std::fill_n(std::copy(a + i, a + n, last), i + kPartials - n, rest);
+    add_all([&](int64_t place) { return load<Doubles>(last + place); });
+  }
+  const auto sum = [](Doubles x, Doubles y) { return x + y; };
+  return fold_lanes<kStep / 2>(fold_columns<kPartials / kStep / 2>(sums, sum), sum)[0];
+}
+
+// In float64, as PyTorch's kernel computes them: squares may be beyond what float32 holds where roots are not.
+inline void variances(int64_t num_rows, int64_t n, const float* a, float correction, bool takes_root, float* out) {
+  const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
+  for (int64_t row = 0; row < num_rows; ++row, a += n) {
+    const double mean =
+        sum_up_doubles(n, a, 0, [](Doubles sum, Doubles x) { return sum + x; }) / static_cast<double>(n);
+    const double squares = sum_up_doubles(n, a, mean, [mean](Doubles sum, Doubles x) {
+      const Doubles distance = x - mean;
+      return multiply_add(distance, distance, sum);
+    });
+    const double variance = squares / divisor;
+    out[row] = static_cast<float>(takes_root ? std::sqrt(variance) : variance);
+  }
+}
+
 template <typename T>
 void normalize(int64_t n, T* out, const T* a, T mean, T rstd) {
   using V = VectorOf<T>;

@@ -271,6 +271,8 @@ V apply_to_floats(V a, V b, V c, V s, V t) {
     case Opcode::kRowSum:
     case Opcode::kRowMean:
     case Opcode::kRowNorm:
+    case Opcode::kRowVar:
+    case Opcode::kRowStd:
     case Opcode::kSpread:
     case Opcode::kJoin:
     case Opcode::kSoftmax:
@@ -389,6 +391,9 @@ void row_loop(int64_t num_rows, int64_t n, T* out, const T* a, const T* b, const
   if constexpr (kOpcode == Opcode::kRowNorm) {
     return norm_rows(num_rows, n, a, out);
   }
+  if constexpr (kOpcode == Opcode::kRowVar || kOpcode == Opcode::kRowStd) {
+    return variances(num_rows, n, a, s, /*takes_root=*/kOpcode == Opcode::kRowStd, out);
+  }
   if constexpr (kTakesSeveralRows<kOpcode>) {
     return visit_rows<VectorOf<T>>(num_rows, [&](auto rows, int64_t first) __attribute__((always_inline)) {
       compute_rows<kOpcode, rows>(first, n, out, a, b, s);
@@ -445,9 +450,9 @@ void run_loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
 
 template <Opcode kOpcode, typename T>
 constexpr Loop<T> loop_of() {
-  constexpr bool kIsForDtype = std::is_integral_v<T>   ? is_for_integers(kOpcode)
-                               : is_narrowing(kOpcode) ? std::is_same_v<T, float>
-                                                       : is_for_floats(kOpcode);
+  constexpr bool kIsForDtype = std::is_integral_v<T>     ? is_for_integers(kOpcode)
+                               : is_for_float32(kOpcode) ? std::is_same_v<T, float>
+                                                         : is_for_floats(kOpcode);
   if constexpr (is_about_rows(kOpcode) || !kIsForDtype) {
     return nullptr;
   } else {
@@ -456,7 +461,7 @@ constexpr Loop<T> loop_of() {
 }
 template <Opcode kOpcode, typename T>
 constexpr RowLoop<T> row_loop_of() {
-  constexpr bool kIsForDtype = std::is_floating_point_v<T> && (kOpcode != Opcode::kRowNorm || std::is_same_v<T, float>);
+  constexpr bool kIsForDtype = is_for_float32(kOpcode) ? std::is_same_v<T, float> : std::is_floating_point_v<T>;
   if constexpr (is_about_rows(kOpcode) && kIsForDtype) {
     return row_loop<kOpcode, T>;
   } else {

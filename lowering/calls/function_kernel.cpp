@@ -50,6 +50,11 @@ struct Operands {
       numbers.push_back(number ? number_for(at::kFloat, argument) : 0);
       return number && !overflows_float(*number);
     }
+    if (arg == 'c') {
+      const auto number = correction(argument);
+      numbers.push_back(static_cast<double>(number.value_or(0)));
+      return number.has_value();
+    }
     if (arg == 'o') {
       return add_row(argument);
     }

@@ -101,7 +101,7 @@ make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const s
   program.dtype = size.dtype;
   program.num_memory = static_cast<uint8_t>(size.num_inputs + outputs.size());
   program.num_slots = program.num_memory;
-  program.num_numbers = static_cast<uint8_t>(size.num_numbers + size.num_columns);
+  program.num_numbers = static_cast<uint8_t>(size.num_numbers + size.num_literals);
   const auto last_read = last_reads(steps);
   const auto slots = place_results(steps, last_read, size.num_inputs, outputs);
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -113,8 +113,8 @@ make_program(const std::vector<GroupStep>& steps, const GroupSize& size, const s
     kernels::Instruction& instruction =
         program.instructions.emplace_back(kernels::Instruction{steps[i].opcode, slots[i]});
     instruction.is_for_row = steps[i].is_for_row;
-    const bool takes_column = steps[i].opcode == kernels::Opcode::kJoin;
-    instruction.number = static_cast<uint8_t>(steps[i].number + (takes_column ? size.num_numbers : 0));
+    const bool takes_literal = kernels::takes_literal(steps[i].opcode);
+    instruction.number = static_cast<uint8_t>(steps[i].number + (takes_literal ? size.num_numbers : 0));
     instruction.second_number = steps[i].num_numbers > 1 ? steps[i].number + 1 : 0;
     for (size_t j = 0; j < steps[i].sources.size(); ++j) {
       const auto [is_input, index] = steps[i].sources[j];

@@ -20,7 +20,7 @@ struct GroupStep {
   kernels::Opcode opcode;
   c10::SmallVector<Source, 3> sources;
   c10::SmallVector<Source, 1> unread; // sources whose values do not matter
-  uint8_t number = 0;                 // the first of them; of kJoin, which of the columns
+  uint8_t number = 0;                 // the first of them; or which of the literals
   uint8_t num_numbers = 0;
   bool is_for_row = false; // see kernels::Instruction
   kernels::Total total = kernels::Total::kNone;
@@ -39,7 +39,7 @@ struct GroupSize {
   c10::ScalarType dtype; // in which it computes
   size_t num_inputs;
   size_t num_numbers;
-  size_t num_columns; // numbers after the others
+  size_t num_literals; // numbers after the others
 };
 
 // The slots with memory are the inputs, then what the steps in `outputs` make; the others, as few as will do, are taken

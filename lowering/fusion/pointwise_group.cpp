@@ -56,7 +56,7 @@ bool PointwiseGroup::add(GraphNode& node, kernels::Window window) {
   const size_t num_steps = steps_.size();
   const size_t num_inputs = inputs_.size();
   const size_t num_numbers = numbers_.size();
-  const size_t num_columns = columns_.size();
+  const size_t num_literals = literals_.size();
   const bool had_rows = has_rows_;
   if (joins ? add_join(node) : add_call(node, *op)) {
     nodes_.push_back(&node);
@@ -75,7 +75,7 @@ bool PointwiseGroup::add(GraphNode& node, kernels::Window window) {
   }
   inputs_.resize(num_inputs);
   numbers_.resize(num_numbers);
-  columns_.resize(num_columns);
+  literals_.resize(num_literals);
   has_rows_ = had_rows;
   return false;
 }
@@ -109,7 +109,7 @@ bool PointwiseGroup::is_join(const GraphNode& node) {
 // Rows must fit into a tile.
 bool PointwiseGroup::fits() const {
   if (inputs_.size() + steps_.size() > kernels::kMaxSlots ||
-      numbers_.size() + columns_.size() > std::numeric_limits<uint8_t>::max()) {
+      numbers_.size() + literals_.size() > std::numeric_limits<uint8_t>::max()) {
     return false;
   }
   if (!has_rows_) {
@@ -158,11 +158,17 @@ bool PointwiseGroup::add_call(GraphNode& node, const PointwiseOp& op) {
   size_t scalar = 0;
   for (size_t i = 0; i < signature.args.size(); ++i) {
     const ArgBinding& arg = signature.args[i];
+    const bool is_number = arg.kind == ArgBinding::Kind::kScalar;
+    if (op.args[i] == 'c') {
+      if (!add_correction(is_number ? graph_->scalars()[node.scalars()[scalar++]] : arg.constant, step)) {
+        return false;
+      }
+      continue;
+    }
     const bool is_bound = arg.kind == ArgBinding::Kind::kOperand ? add_source(node.operand(operand++), op.args[i], step)
-                          : arg.kind == ArgBinding::Kind::kScalar
-                              ? add_number(node.scalars()[scalar++], op.args[i], step)
-                              : arg.kind == ArgBinding::Kind::kConstant &&
-                                    is_expected(arg.constant, op.args[i], call_dtype_, layout_.sizes);
+                          : is_number ? add_number(node.scalars()[scalar++], op.args[i], step)
+                                      : arg.kind == ArgBinding::Kind::kConstant &&
+                                            is_expected(arg.constant, op.args[i], call_dtype_, layout_.sizes);
     if (!is_bound) {
       return false;
     }
@@ -207,9 +213,7 @@ bool PointwiseGroup::add_join(const GraphNode& node) {
     }
     if (joined) {
       GroupStep step{Opcode::kJoin, {*joined, *source}, {}};
-      step.number = static_cast<uint8_t>(columns_.size());
-      step.num_numbers = 1;
-      columns_.push_back(begin);
+      add_literal(begin, step);
       joined = GroupStep::Source{false, add_step(std::move(step))};
     } else {
       joined = source;
@@ -339,6 +343,20 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
     step.sources.push_back({false, is_cast ? add_narrowed(std::move(number)) : add_step(std::move(number))});
   }
   return true;
+}
+
+void PointwiseGroup::add_literal(int64_t number, GroupStep& step) {
+  step.number = static_cast<uint8_t>(literals_.size());
+  step.num_numbers = 1;
+  literals_.push_back(number);
+}
+
+bool PointwiseGroup::add_correction(const c10::IValue& argument, GroupStep& step) {
+  const auto number = correction(argument);
+  if (number) {
+    add_literal(*number, step);
+  }
+  return number.has_value();
 }
 
 // Where the second operand is one number for a row, the CPU's compiler takes its product out of the loop over elements,
@@ -611,7 +629,7 @@ kernels::Program PointwiseGroup::program(const std::vector<Output>& outputs) con
   for (const Output& output : outputs) {
     made.push_back(step_of(output.value));
   }
-  return make_program(steps_, {layout_.dtype, inputs_.size(), numbers_.size(), columns_.size()}, made);
+  return make_program(steps_, {layout_.dtype, inputs_.size(), numbers_.size(), literals_.size()}, made);
 }
 
 } // namespace lazyplug

@@ -78,8 +78,8 @@ class PointwiseGroup {
     return numbers_;
   }
   // Of rows: its last numbers, which are no scalars.
-  const std::vector<int64_t>& columns() const {
-    return columns_;
+  const std::vector<int64_t>& literals() const {
+    return literals_;
   }
   // A result that somebody else reads.
   struct Output {
@@ -114,6 +114,8 @@ class PointwiseGroup {
   c10::DimVector sizes_in_window() const;
   bool is_row_of(const Geometry& result) const;
   bool is_squeezed_row_of(const Geometry& result) const;
+  void add_literal(int64_t number, GroupStep& step);
+  bool add_correction(const c10::IValue& argument, GroupStep& step);
   bool can_reduce(const PointwiseOp& op) const;
   bool is_one_for_each_row(const GraphUse& operand) const;
   bool reads_row(const GraphNode& node) const;
@@ -155,7 +157,7 @@ class PointwiseGroup {
   std::vector<GroupStep> steps_;
   std::vector<Input> inputs_;
   std::vector<uint32_t> numbers_;
-  std::vector<int64_t> columns_;
+  std::vector<int64_t> literals_;
 };
 
 } // namespace lazyplug

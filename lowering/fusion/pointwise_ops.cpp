@@ -140,6 +140,13 @@ constexpr PointwiseOp log_sum_of_rows() {
   return row;
 }
 
+constexpr PointwiseOp variance_of_rows(const char* base, Opcode opcode) {
+  PointwiseOp row = of_float32(rows_of(base, opcode, "tdck", kMinRow, kMaxRow));
+  row.overload = "correction";
+  row.kind = Kind::kReduces;
+  return row;
+}
+
 constexpr PointwiseOp kFunctions[] = {
     of_float32({"aten::sqrt", "", Opcode::kSqrtExact, "t", Kind::kFunction}),
     of_float32({"aten::_foreach_sqrt", "", Opcode::kSqrtExact, "l", Kind::kFunction}),
@@ -165,6 +172,8 @@ constexpr PointwiseOp kFunctions[] = {
     of_float32(rows_of("aten::_softmax_backward_data", Opcode::kSoftmaxBackward, "ttdy", kMinRow, kMaxRow)),
     rows_of("aten::_log_softmax_backward_data", Opcode::kLogSoftmaxBackward, "ttdy", kMinRow, kMaxRow),
     log_sum_of_rows(),
+    variance_of_rows("aten::var", Opcode::kRowVar),
+    variance_of_rows("aten::std", Opcode::kRowStd),
     of_float32(rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow)),
 };
 
@@ -249,6 +258,16 @@ std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
         return power.exponent == value;
       });
   return found == kernels::kPowers.end() ? std::nullopt : std::optional(found->opcode);
+}
+
+std::optional<int64_t> correction(const c10::IValue& argument) {
+  if (argument.isNone()) {
+    return 1;
+  }
+  const double value = argument.isInt()      ? static_cast<double>(argument.toInt())
+                       : argument.isDouble() ? argument.toDouble()
+                                             : -1;
+  return value == 0 || value == 1 ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
 }
 
 Opcode bitwise_opcode(const PointwiseOp& op) {

@@ -20,6 +20,7 @@ namespace lazyplug {
 //   s  a number: the instruction's own
 //   p  a number that says which instruction it is
 //   e  the number 2
+//   c  a correction of 0 or 1, or none, which is 1: see correction()
 //   d  a dimension, or several: the last one
 //   k  whether they stay
 //   f  a flag: it is not set
@@ -72,6 +73,9 @@ bool is_expected(const c10::IValue& constant, char arg, c10::ScalarType dtype, c
 
 // How powers with this exponent are computed; nothing if by the CPU's kernel alone.
 std::optional<kernels::Opcode> power_opcode(const c10::IValue& exponent);
+
+// What the number of elements is lessened by where a variance is divided by it; nothing if that is not computed here.
+std::optional<int64_t> correction(const c10::IValue& argument);
 
 // How the op of a row of Kind::kBits is computed of integers.
 kernels::Opcode bitwise_opcode(const PointwiseOp& op);

@@ -176,8 +176,12 @@ c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const
     return kFactors;
   }
   static constexpr double kOrders[] = {2};
+  static constexpr double kCorrections[] = {0, 1};
   if (argument == "ord" && name_ == "aten::linalg_vector_norm") {
     return kOrders;
+  }
+  if (argument == "correction") {
+    return kCorrections;
   }
   return argument == "exponent" && name_ == "aten::pow.Tensor_Scalar" ? c10::ArrayRef<double>(kExponents)
                                                                       : c10::ArrayRef<double>();

@@ -35,7 +35,7 @@ struct Names {
   const c10::Symbol for_rows = c10::Symbol::attr("for_rows");
   const c10::Symbol squeezed = c10::Symbol::attr("squeezed");
   const c10::Symbol windows = c10::Symbol::attr("windows");
-  const c10::Symbol columns = c10::Symbol::attr("columns");
+  const c10::Symbol literals = c10::Symbol::attr("literals");
   const c10::Symbol totals = c10::Symbol::attr("totals");
 };
 
@@ -157,8 +157,8 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
   if (node.hasAttribute(names().moving)) {
     moving_ = parse_lists(node.s(names().moving), 1)[0];
   }
-  if (node.hasAttribute(names().columns)) {
-    columns_ = parse_lists(node.s(names().columns), 1)[0];
+  if (node.hasAttribute(names().literals)) {
+    literals_ = parse_lists(node.s(names().literals), 1)[0];
   }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
@@ -270,7 +270,7 @@ bool PointwiseKernel::is_missing(size_t output, const Call& call) const {
 
 void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   const size_t num_inputs = space_.num_inputs();
-  const size_t num_numbers = program_.num_numbers - columns_.size();
+  const size_t num_numbers = program_.num_numbers - literals_.size();
   const auto first = stack.end() - static_cast<int64_t>(num_inputs + num_numbers + moving_.size());
   for (size_t i = 0; i < num_inputs; ++i) {
     c10::IValue& value = first[static_cast<int64_t>(i)];
@@ -294,7 +294,7 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
             ? kernels::number_of_bits(number.toInt())
             : negatable(number, number_for(program_.dtype, number), is_negated_[i]));
   }
-  call.numbers.append(columns_.begin(), columns_.end());
+  call.numbers.append(literals_.begin(), literals_.end());
   if (!moving_.empty()) {
     move_inputs(&first[static_cast<int64_t>(num_inputs + num_numbers)], call);
   }
@@ -406,9 +406,9 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   if (!moving.empty()) {
     node.s_(names().moving, to_text({moving}));
   }
-  if (!group.columns().empty()) {
+  if (!group.literals().empty()) {
     node.s_(names().windows, to_text(windows));
-    node.s_(names().columns, to_text({group.columns()}));
+    node.s_(names().literals, to_text({group.literals()}));
   }
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));

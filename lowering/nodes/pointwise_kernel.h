@@ -22,8 +22,8 @@ namespace lazyplug {
 // lie; `places` for each input where it begins and the stride of each dimension; `depends` for each output on which
 // inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
 // the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any, `windows` for each input
-// which columns of the rows it has, "0 0" if all, and `columns` the last of the program's numbers, if rows are
-// concatenated; `totals` for each output which kernels::Total it is, if some is one. TorchScript knows the op as one of
+// which columns of the rows it has, "0 0" if all, and `literals` the last of the program's numbers, if instructions
+// have such; `totals` for each output which kernels::Total it is, if some is one. TorchScript knows the op as one of
 // any arguments.
 class PointwiseKernel {
  public:
@@ -60,7 +60,7 @@ class PointwiseKernel {
   kernels::PointwiseSpace space_;
   std::vector<std::optional<Geometry>> inputs_; // as their types say
   std::vector<int64_t> moving_;                 // inputs whose offsets come after the numbers
-  std::vector<int64_t> columns_;                // the program's last numbers, which the node says
+  std::vector<int64_t> literals_;               // the program's last numbers, which the node says
   std::vector<bool> is_negated_;                // numbers
   std::vector<kernels::Total> totals_;          // by output; empty: there are none
   Geometry layout_;                             // of what they are totals of

@@ -34,6 +34,9 @@ ROWS = {
     "log_softmax": lambda x: F.log_softmax(x, -1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:], x.detach()[0] + 1, x.detach()[1]),
     "logsumexp": lambda x: x - x.logsumexp(-1, keepdim=True),
+    "var": lambda x: x - x.var(-1, keepdim=True),
+    "std": lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6),
+    "std of all": lambda x: x.std(-1, unbiased=False)[:, None].expand_as(x) + 1,
     "logsumexp without its dimension": lambda x: x.logsumexp(-1)[:, None].expand_as(x) + 1,
     "layer_norm of itself": lambda x: F.layer_norm(x, x.shape[-1:]),
 }

@@ -259,12 +259,51 @@ TEST(Softmax, OfUnusualNumbersIsEagers) {
   }
 }
 
-at::Tensor logsumexp(const at::Tensor& x) {
-  const Program program{x.scalar_type(), 2, 2, 0, {{Opcode::kLogSumExp, 1, {0}}}};
+at::Tensor reduce(Opcode opcode, const at::Tensor& x, double number = 0) {
+  const Program program{x.scalar_type(), 2, 2, 1, {{opcode, 1, {0}}}};
   const at::Tensor out = at::empty({x.size(0)}, x.options());
   const PointwiseSpace space(x.sizes(), x.strides(), std::vector<PointwiseSpace::Input>{{0, {x.size(1), 1}}});
-  run(program, space, std::vector<Memory>{{x.data_ptr(), x.scalar_type()}, {out.data_ptr(), x.scalar_type()}}, nullptr);
+  run(program, space, std::vector<Memory>{{x.data_ptr(), x.scalar_type()}, {out.data_ptr(), x.scalar_type()}}, &number);
   return out;
+}
+
+at::Tensor logsumexp(const at::Tensor& x) {
+  return reduce(Opcode::kLogSumExp, x);
+}
+
+// PyTorch computes in float64, too, so that most results have its bits.
+TEST(Variances, AreRoundedOnceAndTheSameWhereverARowStands) {
+  at::manual_seed(3);
+  for (const int64_t n : kLengths) {
+    for (const double factor : {1.0, 1e-25, 1e25}) {
+      for (const double offset : {0.0, 300.0}) {
+        const at::Tensor x = at::randn({37, n}).add(offset).mul(factor);
+        for (const int64_t correction : {0, 1}) {
+          const double number = static_cast<double>(correction);
+          const at::Tensor root = reduce(Opcode::kRowStd, x, number);
+          const at::Tensor exact = at::std(x.to(at::kDouble), {1}, correction);
+          EXPECT_TRUE(at::allclose(root.to(at::kDouble), exact, 1.2e-7, 0, true))
+              << n << " " << factor << " " << offset;
+          EXPECT_TRUE(at::allclose(root, at::std(x, {1}, correction), 1.2e-7, 0, true));
+          EXPECT_TRUE(at::allclose(reduce(Opcode::kRowVar, x, number), at::var(x, {1}, correction), 1.2e-7, 0, true));
+          EXPECT_TRUE(same_bits(reduce(Opcode::kRowStd, x.narrow(0, 20, 1), number), root.narrow(0, 20, 1))) << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Variances, OfUnusualNumbersAreEagers) {
+  for (const int64_t n : {2, 3, 31, 32, 33, 100}) {
+    for (const float unusual : {kInfinity, -kInfinity, NAN, 3e38F, 1e-42F, -0.0F}) {
+      for (const float others : {0.0F, 1.5F, kInfinity, -3e38F}) {
+        const at::Tensor x = at::full({2, n}, others);
+        x[1][n / 2] = unusual;
+        EXPECT_TRUE(at::allclose(reduce(Opcode::kRowVar, x, 1), at::var(x, {1}), 1.2e-7, 0, true)) << n << others;
+        EXPECT_TRUE(at::allclose(reduce(Opcode::kRowStd, x, 0), at::std(x, {1}, 0), 1.2e-7, 0, true)) << n << others;
+      }
+    }
+  }
 }
 
 TEST(LogSumExp, IsNearlyExactAndTheSameWhereverARowStands) {

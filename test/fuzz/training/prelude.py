@@ -20,7 +20,7 @@ def with_noise(values, seed):
 FUNCTIONS = {
     *("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid", "silu", "gelu", "softplus"),
     *("silu_backward", "gelu_backward", "softplus_backward"),
-    *("_softmax", "_log_softmax", "_log_softmax_backward_data", "logsumexp"),
+    *("_softmax", "_log_softmax", "_log_softmax_backward_data", "logsumexp", "var", "std"),
 }
 
 

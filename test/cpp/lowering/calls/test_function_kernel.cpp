@@ -21,9 +21,9 @@ class FunctionKernel : public testing::Test {
     config().disabled_passes.set("");
   }
   // What the op makes of the arguments here; undefined if it is left to others.
-  static at::Tensor run(const char* name, c10::Stack stack) {
+  static at::Tensor run(const char* name, c10::Stack stack, const char* overload = "") {
     const size_t size = stack.size();
-    if (!run_function(make_op(name), stack)) {
+    if (!run_function(make_op(name, overload), stack)) {
       EXPECT_EQ(stack.size(), size);
       return {};
     }
@@ -149,6 +149,17 @@ TEST_F(FunctionKernel, ReducesRows) {
     expect_close(result, at::logsumexp(rows.to(at::kDouble), {2}, keeps));
     EXPECT_EQ(result.sizes(), at::logsumexp(rows, {2}, keeps).sizes());
   }
+  for (const c10::IValue& correction : {c10::IValue(), c10::IValue(0), c10::IValue(1.0)}) {
+    const c10::List<int64_t> last({-1});
+    const auto number = correction.isNone() ? std::nullopt : std::optional(correction.toScalar());
+    const at::Tensor result = run("aten::var", {rows, last, correction, false}, "correction");
+    expect_close(result, at::var(rows.to(at::kDouble), {2}, number));
+    const at::Tensor root = run("aten::std", {rows, last, correction, true}, "correction");
+    expect_close(root, at::std(rows.to(at::kDouble), {2}, number, true));
+  }
+  EXPECT_FALSE(run("aten::var", {rows, c10::List<int64_t>({-1}), 2, false}, "correction").defined());
+  EXPECT_FALSE(run("aten::std", {rows, c10::List<int64_t>({0}), 1, false}, "correction").defined());
+  EXPECT_FALSE(run("aten::std", {rows, c10::IValue(), 1, false}, "correction").defined()) << "of all";
   EXPECT_FALSE(run("aten::logsumexp", {rows, c10::List<int64_t>({1}), false}).defined());
   EXPECT_FALSE(run("aten::logsumexp", {rows, c10::List<int64_t>({1, 2}), false}).defined());
   EXPECT_FALSE(run("aten::logsumexp", {at::randn({3}), c10::List<int64_t>(), false}).defined());

@@ -414,6 +414,20 @@ TEST_F(PointwiseGroups, MayHaveLogarithmsOfSumsOfPowers) {
   }
 }
 
+TEST_F(PointwiseGroups, MayHaveVariances) {
+  const std::string text = kRows +
+                           "%5 = aten::std.correction(%3, [-1], None, True)  # Float[4, 1] strides=[1, 1]\n"
+                           "%6 = aten::var.correction(%3, [1], 0, True)  # Float[4, 1] strides=[1, 1]\n"
+                           "%7 = aten::div.Tensor(%3, %5)  # Float[4, 64] strides=[64, 1]\n"
+                           "%8 = aten::add.Tensor(%7, %6, 1)  # Float[4, 64] strides=[64, 1]\n"
+                           "%9 = aten::var.correction(%3, [1], 2, True)  # Float[4, 1] strides=[1, 1]\n"
+                           "%10 = aten::var.correction(%3, [0], 1, True)  # Float[1, 64] strides=[64, 1]\n"
+                           "return %8, %9, %10\n";
+  EXPECT_EQ(add_all(text, /*functions=*/true), "111100");
+  EXPECT_EQ(group->literals(), (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(add_all(text), "001100") << "functions are not asked for";
+}
+
 TEST_F(PointwiseGroups, ShortRowsAreSummedUpElsewhere) {
   EXPECT_EQ(
       add_all(
@@ -634,7 +648,7 @@ TEST_F(PointwiseGroups, JoinWhatIsComputedInWindows) {
   EXPECT_EQ(group->inputs()[0].window, (kernels::Window{0, 96}));
   EXPECT_EQ(group->inputs()[0].offset, 64);
   EXPECT_EQ(group->inputs()[1].window, (kernels::Window{96, 160}));
-  EXPECT_EQ(group->columns(), (std::vector<int64_t>{96}));
+  EXPECT_EQ(group->literals(), (std::vector<int64_t>{96}));
   EXPECT_EQ(group->outputs().size(), 1);
   // The column comes after the graph's own numbers.
   EXPECT_EQ(group->numbers().size(), 3);
