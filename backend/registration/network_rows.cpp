@@ -264,6 +264,8 @@ std::vector<OpRow> network_rows() {
        .reason = kOtherStrides},
       // Images.
       {.op = "aten::max_unpool2d", .traits = {.infer_on_cpu = true, .is_quick = true}, .reason = kOtherStrides},
+      {.op = "aten::fractional_max_pool2d", .traits = {.infer_on_cpu = true}, .reason = kChecksLess},
+      {.op = "aten::fractional_max_pool3d", .traits = {.infer_on_cpu = true}, .reason = kChecksLess},
       {.op = "aten::fractional_max_pool3d_backward", .traits = {.infer_on_cpu = true}, .reason = kNoMeta},
       {.op = "aten::convolution",
        .left_alone = true,

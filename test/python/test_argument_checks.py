@@ -251,6 +251,12 @@ REFUSED_DTYPES = {
     "dimensions_named_twice": lambda d: _large(130, 130, device=d).var((0, -2)),
     "dimensions_of_logsumexp": lambda d: torch.logsumexp(_large(130, 130, device=d), (0, -2)),
     "dimensions_of_nansum": lambda d: torch.nansum(_large(130, 130, device=d), (0, -2)),
+    "images_without_samples": lambda d: torch.nn.functional.fractional_max_pool2d(
+        _large(2, 16, 32, 32, device=d), 2, output_size=1, _random_samples=_large(1, 16, 2, device=d)
+    ),
+    "samples_of_fewer_channels": lambda d: torch.nn.functional.fractional_max_pool3d(
+        _large(2, 16, 16, 16, 16, device=d), 2, output_size=1, _random_samples=_large(2, 15, 3, device=d)
+    ),
     "adaptive_average": lambda d: torch.nn.functional.adaptive_avg_pool2d(_large(1, 130, 130, device=d).long(), 3),
     "weight_norm": lambda d: torch._weight_norm(_large(130, 130, device=d).long(), _large(130, 1, device=d).long()),
     "mask": lambda d: _large(130, 130, device=d).masked_fill(_large(130, 130, device=d), 0.0),
