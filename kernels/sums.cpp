@@ -1,6 +1,12 @@
 #include "kernels/sums.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
+
+#include <cstring>
+
 #include "kernels/tile_loops.h"
+#include "kernels/trial_numbers.h"
 
 namespace lazyplug::kernels {
 namespace {
@@ -38,7 +44,27 @@ void reduce(const Reduction& reduction, const void* from, void* out) {
                        : sum_columns<T>(reduction, elements, static_cast<T*>(out));
 }
 
+bool try_norms() {
+  constexpr int64_t kRows = 40;
+  bool is_same = true;
+  uint32_t state = 1;
+  for (const int64_t n : {5, 8, 31, 500, 1004}) {
+    const at::Tensor numbers = at::detail::empty_cpu({kRows, n}, at::kFloat);
+    draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
+    float norms[kRows];
+    sum_rows<float>({kRows, n, 1, Summed::kNorm}, numbers.const_data_ptr<float>(), norms);
+    const at::Tensor expected = at::cpu::linalg_vector_norm(numbers, 2, c10::IntArrayRef{1});
+    is_same = is_same && std::memcmp(norms, expected.const_data_ptr<float>(), sizeof(norms)) == 0;
+  }
+  return is_same;
+}
+
 } // namespace
+
+bool has_norms_of_pytorch() {
+  static const bool result = try_norms();
+  return result;
+}
 
 void reduce(const Reduction& reduction, c10::ScalarType dtype, const void* from, void* out) {
   dtype == c10::ScalarType::Float ? reduce<float>(reduction, from, out) : reduce<double>(reduction, from, out);

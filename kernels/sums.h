@@ -20,8 +20,12 @@ struct Reduction {
   Summed makes;
 };
 
-// Sums up float32 or float64, in the order in which the CPU's kernel does if one thread runs it, hence with its bits;
-// those of norms depend on how PyTorch has been compiled, and are worth a trial. `out` has outer * inner elements; none
+// Whether norms have the bits of PyTorch's, which are compiled with and without what multiplies and adds at once: it is
+// tried, the first time.
+bool has_norms_of_pytorch();
+
+// Sums up float32 or float64, in the order in which the CPU's kernel does if one thread runs it, hence with its bits,
+// but for norms if there are none. `out` has outer * inner elements; none
 // of the three sizes is 0, and `reduced` is not 1.
 void reduce(const Reduction& reduction, c10::ScalarType dtype, const void* from, void* out);
 

@@ -1,14 +1,10 @@
 #include "lowering/calls/small_sum.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
 
 #include <algorithm>
 #include <iterator>
 
-#include "kernels/trial_numbers.h"
-#include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/program_numbers.h"
 
 namespace lazyplug {
@@ -26,22 +22,6 @@ std::optional<std::vector<bool>> reduced_dims(const c10::IValue& dims, int64_t n
     reduced[place] = true;
   }
   return reduced;
-}
-
-// PyTorch's norms are compiled with and without what multiplies and adds at once.
-bool try_norms() {
-  constexpr int64_t kRows = 40;
-  bool is_same = true;
-  uint32_t state = 1;
-  for (const int64_t n : {5, 8, 31, 500, 1004}) {
-    const at::Tensor numbers = at::detail::empty_cpu({kRows, n}, at::kFloat);
-    kernels::draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
-    const at::Tensor norms = at::detail::empty_cpu({kRows}, at::kFloat);
-    const kernels::Reduction reduction{kRows, n, 1, kernels::Summed::kNorm};
-    kernels::reduce(reduction, at::kFloat, numbers.const_data_ptr(), norms.mutable_data_ptr());
-    is_same = is_same && has_same_bits(norms, at::cpu::linalg_vector_norm(numbers, 2, c10::IntArrayRef{1}));
-  }
-  return is_same;
 }
 
 // Nothing if the dimensions that are added up are not neighbours, or stand between others.
@@ -80,11 +60,6 @@ bool SmallSum::makes_it(const Op& op, const c10::IValue& second_argument) {
   return op.makes != kernels::Summed::kNorm || real_number(second_argument) == 2;
 }
 
-bool SmallSum::has_norms() {
-  static const bool result = try_norms();
-  return result;
-}
-
 std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims) {
   // Larger ones are shared by several threads.
   if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
@@ -98,7 +73,7 @@ std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& in
     return std::nullopt;
   }
   if (makes == kernels::Summed::kNorm) {
-    if (!has_norms() || reduction->inner != 1 || input.dtype != at::kFloat) {
+    if (!kernels::has_norms_of_pytorch() || reduction->inner != 1 || input.dtype != at::kFloat) {
       return std::nullopt;
     }
   }

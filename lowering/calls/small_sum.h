@@ -26,9 +26,6 @@ class SmallSum {
   // Whether a call makes what the op's row says: norms are of many orders.
   static bool makes_it(const Op& op, const c10::IValue& second_argument);
 
-  // Whether norms of rows of float32 have the bits of PyTorch's.
-  static bool has_norms();
-
   // `dims` is a list of dimensions, or none, for all. Nothing if there is no such kernel, or the dimensions are wrong.
   static std::optional<SmallSum> plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims);
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/pointwise.h"
-#include "lowering/calls/small_sum.h"
+#include "kernels/sums.h"
 #include "lowering/fusion/fusible_calls.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/narrow_floats.h"
@@ -469,7 +469,7 @@ c10::DimVector PointwiseGroup::sizes_in_window() const {
 bool PointwiseGroup::can_reduce(const PointwiseOp& op) const {
   const bool is_norm = op.opcode == Opcode::kRowNorm;
   return has_rows_of(op.is_function() ? op.min_row : kMinRow) &&
-         (!is_norm || (layout_.dtype == c10::ScalarType::Float && SmallSum::has_norms()));
+         (!is_norm || (layout_.dtype == c10::ScalarType::Float && kernels::has_norms_of_pytorch()));
 }
 
 // Without gaps.

@@ -1,6 +1,6 @@
 #include "lowering/fusion/pointwise_group.h"
 
-#include "lowering/calls/small_sum.h"
+#include "kernels/sums.h"
 #include "test/cpp/lowering/graph_text.h"
 
 namespace lazyplug {
@@ -318,10 +318,10 @@ TEST_F(PointwiseGroups, MayHaveNormsOfRowsAndSeeThemThroughViews) {
                   "%9 = aten::mul.Tensor(%3, %5[Float[4, 1] strides=[0, 1]])  # Float[4, 64] strides=[64, 1]\n"
                   "%10 = aten::mul.Tensor(%3, %5[Float[4, 1] strides=[1, 1] at=1])  # Float[4, 64] strides=[64, 1]\n"
                   "return %7, %8, %9, %10\n"),
-      SmallSum::has_norms() ? "111000" : "000000");
+      kernels::has_norms_of_pytorch() ? "111000" : "000000");
   EXPECT_EQ(
       program(),
-      SmallSum::has_norms()
+      kernels::has_norms_of_pytorch()
           ? "f32 memory 3 slots 5 numbers 0 1 = row_norm 0 ; 3 = spread 1 ; 4 = div 0 3 ; 2 = mul 4 3 ;"
           : "");
   EXPECT_EQ(
