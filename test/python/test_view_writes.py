@@ -368,6 +368,7 @@ def test_views_record_nothing():
 
 
 @pytest.mark.lazy_only
+@pytest.mark.own_schedule("counts compilations")
 def test_writes_through_views_compile_once():
     def step(x):
         x[:, 0] += 1
