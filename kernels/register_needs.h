@@ -12,12 +12,17 @@
 namespace lazyplug::kernels {
 namespace {
 
+// At most, while its code is written: see kernels/instruction_writer.h.
+int64_t num_temporaries(Opcode opcode) {
+  return opcode == Opcode::kLerp ? 3 : opcode == Opcode::kClamp ? 2 : 1;
+}
+
 // For one vector: what it reads, what it makes, and what is temporary.
 int64_t registers_of(const Instruction& instruction) {
   const auto values = values_read(instruction);
   const auto of_rows = [](Value value) { return value >= kFirstOfRow; };
   const auto num_read = static_cast<int64_t>(values.size()) - std::count_if(values.begin(), values.end(), of_rows);
-  return num_read + 1 + (instruction.opcode == Opcode::kLerp ? 3 : 1);
+  return num_read + 1 + num_temporaries(instruction.opcode);
 }
 
 // From a row's beginning to its end, but for what is read as one element.

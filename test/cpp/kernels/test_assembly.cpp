@@ -213,8 +213,18 @@ TEST_F(AssemblyOfRows, WhatIsMadeOfARowIsTheEndOfARun) {
 TEST_F(AssemblyOfRows, AnyProgramHasTheResultsOfItsLoops) {
   std::mt19937 random(0);
   const auto draw = [&](size_t below) { return random() % below; };
-  const std::vector<Opcode>
-      cheap{Opcode::kAdd, Opcode::kMul, Opcode::kNeg, Opcode::kLerp, Opcode::kMulAdd, Opcode::kMaximum, Opcode::kAbs};
+  const std::vector<Opcode> cheap{
+      Opcode::kAdd,
+      Opcode::kMul,
+      Opcode::kNeg,
+      Opcode::kLerp,
+      Opcode::kMulAdd,
+      Opcode::kMaximum,
+      Opcode::kAbs,
+      Opcode::kClamp,
+      Opcode::kLeakyReluBackward,
+      Opcode::kWhere,
+      Opcode::kToBFloat16};
   size_t num_of_rows = 0;
   constexpr Slot kWhole = 3;
   constexpr Slot kOne = 4;
