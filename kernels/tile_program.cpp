@@ -159,7 +159,7 @@ class Parser {
         std::find_if(kOpcodes.begin(), kOpcodes.end(), [&](const OpcodeTraits& row) { return row.name == name; });
     if (!is_good || found == kOpcodes.end() ||
         !(is_of_integers ? is_for_integers(found->opcode) : is_for_floats(found->opcode)) ||
-        (is_narrowing(found->opcode) && program.dtype != c10::ScalarType::Float)) {
+        (is_for_float32(found->opcode) && program.dtype != c10::ScalarType::Float)) {
       return std::nullopt;
     }
     result.opcode = found->opcode;

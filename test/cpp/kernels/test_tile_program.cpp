@@ -307,6 +307,8 @@ TEST(TileProgram, OtherTextsAreNone) {
         "f32 memory 1 slots 1 numbers 0 0 = bit_not 0 ;",
         "i32 memory 1 slots 1 numbers 0 0 = sqrt 0 ;",
         "f64 memory 1 slots 1 numbers 0 0 = to_half 0 ;",
+        "f64 memory 2 slots 2 numbers 0 1 = row_norm 0 ;",
+        "f64 memory 2 slots 2 numbers 1 1 = row_std 0 0 ;",
         "f32 memory 1 slots 1 numbers 0 0 = sqrt 0"}) {
     EXPECT_FALSE(parse(text)) << text;
   }
