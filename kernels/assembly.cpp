@@ -92,11 +92,7 @@ class RunOfRows {
     if (!has_code(instruction) || !may_read(instruction) || !may_write(instruction) || !has_registers(place)) {
       return false;
     }
-    for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
-      if (reads_one(instruction.opcode, i)) {
-        read_as_one_.insert(instruction.inputs[i]);
-      }
-    }
+    read_as_one_ = ones_read_with(instruction);
     (reduces_rows(instruction.opcode) ? made_as_one_ : made_).insert(instruction.out);
     num_registers_ += new_registers(instruction);
     reads_columns_ = reads_columns_ || instruction.opcode == Opcode::kJoin;
@@ -143,18 +139,23 @@ class RunOfRows {
 
   bool has_registers(size_t place) const {
     const Instruction& instruction = program_.instructions[place];
+    const auto num_ones = static_cast<int64_t>(ones_read_with(instruction).size());
+    const int64_t free =
+        static_cast<int64_t>(Target::here().num_registers()) - num_registers_ - new_registers(instruction) - num_ones;
+    // The first elements of a row are computed twice, and not stored.
+    const bool is_kept = instruction.opcode == Opcode::kRowCenter;
+    const int64_t kept = is_kept ? most_alive(program_, begin_, place) + 1 : 0;
+    return kept + std::max(most_needed_, registers_of(instruction)) <= free;
+  }
+
+  std::set<Slot> ones_read_with(const Instruction& instruction) const {
     std::set<Slot> ones = read_as_one_;
     for (size_t i = 0; i < num_inputs(instruction.opcode); ++i) {
       if (reads_one(instruction.opcode, i)) {
         ones.insert(instruction.inputs[i]);
       }
     }
-    const int64_t free = static_cast<int64_t>(Target::here().num_registers()) - num_registers_ -
-                         new_registers(instruction) - static_cast<int64_t>(ones.size());
-    // The first elements of a row are computed twice, and not stored.
-    const bool is_kept = instruction.opcode == Opcode::kRowCenter;
-    const int64_t kept = is_kept ? most_alive(program_, begin_, place) + 1 : 0;
-    return kept + std::max(most_needed_, registers_of(instruction)) <= free;
+    return ones;
   }
 
   int64_t new_registers(const Instruction& instruction) const {

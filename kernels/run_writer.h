@@ -158,13 +158,12 @@ class RunWriter {
     for (size_t i = begin_; i < end_; ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (const Value value : values_read(instruction)) {
-        if (value == kColumns && !reads_columns_) {
-          reads_columns_ = true;
-          for (int64_t copy = num_copies_; copy-- > 0;) {
-            registers_[--num_registers_] = {value, copy, true, false};
-          }
-        } else if (value >= kFirstOfRow && value != kColumns && !find(value)) {
-          registers_[--num_registers_] = {value, 0, true, false};
+        if (value < kFirstOfRow || find(value)) {
+          continue;
+        }
+        reads_columns_ |= value == kColumns;
+        for (int64_t copy = value == kColumns ? num_copies_ : 1; copy-- > 0;) {
+          registers_[--num_registers_] = {value, copy, true, false};
         }
       }
       if (reduces_rows(instruction.opcode)) {

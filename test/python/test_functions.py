@@ -36,7 +36,7 @@ ROWS = {
     "logsumexp": lambda x: x - x.logsumexp(-1, keepdim=True),
     "var": lambda x: x - x.var(-1, keepdim=True),
     "std": lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6),
-    "std of all": lambda x: x.std(-1, unbiased=False)[:, None].expand_as(x) + 1,
+    "std of a population": lambda x: x.std(-1, unbiased=False)[:, None].expand_as(x) + 1,
     "logsumexp without its dimension": lambda x: x.logsumexp(-1)[:, None].expand_as(x) + 1,
     "layer_norm of itself": lambda x: F.layer_norm(x, x.shape[-1:]),
 }
