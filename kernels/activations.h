@@ -43,18 +43,46 @@ V silu_backward(V gradient, V x) {
   return gradient * y * multiply_add(x, T(1) - y, T(1));
 }
 
+// exp(-x^2 / 2): the density of normally distributed numbers is a multiple of it.
+template <typename V>
+V bell(V x) {
+  return exp(x * x * Element<V>(-0.5));
+}
+
+// The probability that a normally distributed number is below x.
+template <typename V>
+V normal_probability(V x) {
+  using T = Element<V>;
+  return T(0.5) * (T(1) + erf(x * T(M_SQRT1_2)));
+}
+
+// Where to look up one of erf's coefficients takes several instructions. That of a number far below keeps its digits;
+// both are 0 from the end of what the tables are for.
+#ifndef __AVX512F__
+Floats bell(Floats x) {
+  const Floats size = at_most(abs(x), tables::kTailEnd);
+  const Reduced reduced(size * size * -0.5F);
+  const Floats result = exp_of_rest(reduced.rest) * power_of_two(reduced.exponent_bits);
+  return size < tables::kTailEnd ? result : Floats{};
+}
+
+Floats normal_probability(Floats x) {
+  const Floats size = at_most(abs(x), tables::kTailEnd);
+  const Floats power = bell(x); // first, since it takes longest
+  const Floats tail = power * (polynomial(tables::kTailNumerator, size) / polynomial(tables::kTailDenominator, size));
+  return x < 0.0F ? tail : 1.0F - tail;
+}
+#endif
+
 template <typename V>
 V gelu(V x) {
-  using T = Element<V>;
-  return x * T(0.5) * (T(1) + erf(x * T(M_SQRT1_2)));
+  return x * normal_probability(x);
 }
 
 template <typename V>
 V gelu_backward(V gradient, V x) {
-  using T = Element<V>;
-  const V probability = T(0.5) * (T(1) + erf(x * T(M_SQRT1_2)));
-  const V density = T(M_2_SQRTPI * M_SQRT1_2 * 0.5) * exp(x * x * T(-0.5));
-  return gradient * multiply_add(x, density, probability);
+  const V density = Element<V>(M_2_SQRTPI * M_SQRT1_2 * 0.5) * bell(x);
+  return gradient * multiply_add(x, density, normal_probability(x));
 }
 
 constexpr double kGeluSlope = M_SQRT2 * M_2_SQRTPI * 0.5;

@@ -300,9 +300,10 @@ V apply(V a, V b, V c, V s, V t) {
   }
 }
 
-// The output may be an input. What is left over of the last vector is computed by the same instructions.
+// The output may be an input. What is left over of the last vector is computed by the same instructions. Flat: a call
+// for each vector would read all constants again.
 template <Opcode kOpcode, typename T>
-void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
+[[gnu::flatten]] void loop(int64_t n, T* out, const T* a, const T* b, const T* c, T s, T t) {
   using V = VectorOf<T>;
   constexpr int kInputs = traits(kOpcode).num_inputs;
   const auto compute = [&](auto&& read) {

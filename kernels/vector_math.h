@@ -98,6 +98,11 @@ bool has_any_outside(Floats x, float begin, float end) {
 #endif
 }
 
+// That of a rest is within 1 / sqrt(2) and sqrt(2).
+Floats exp_of_rest(Floats rest) {
+  return multiply_add(multiply_add(polynomial(tables::kExp, rest), rest, 1.0F), rest, 1.0F);
+}
+
 // Where the result is no normal number, 0 included, it is made as another one, whose last bits are rounded away beside
 // a power of two: operations with denormal results may take a hundred times as long.
 Floats exp(Floats x) {
@@ -105,8 +110,7 @@ Floats exp(Floats x) {
   constexpr int kAhead = 124;
   constexpr float kRound = 0x1p-2F; // its last bit is that of denormal numbers, times 2^kAhead
   Reduced reduced(at_most(at_least(x, -105.0F), 89.0F));
-  Floats result = multiply_add(polynomial(tables::kExp, reduced.rest), reduced.rest, 1.0F);
-  result = multiply_add(result, reduced.rest, 1.0F);
+  Floats result = exp_of_rest(reduced.rest);
   if (__builtin_expect(!has_any_below(x, kDenormal), true)) {
     return scale(result, reduced);
   }

@@ -24,6 +24,12 @@ constexpr float kSin[] = {-0.166666642F, 0.00833274703F, -0.000195876390F};
 // (cos(sqrt(x)) - 1) / x for x <= (pi / 4)^2
 constexpr float kCos[] = {-0.500000000F, 0.0416666493F, -0.00138875865F, 2.44634521e-05F};
 
+// exp(x^2 / 2) times the probability that a normally distributed number is above x, from 0 to the end
+constexpr float kTailNumerator[] = {0.500000000F, 0.432649195F, 0.179030612F, 0.0392090231F, 0.00390285254F};
+constexpr float kTailDenominator[] =
+    {1.00000000F, 1.66318321F, 1.18508649F, 0.458364338F, 0.0982907861F, 0.00978283305F};
+constexpr float kTailEnd = 12.5000000F;
+
 // Centers of the intervals, and coefficients in powers of the distance; of the first, less the distance.
 alignas(64) constexpr float kTanh[8][16] = {
     {2.22123075F,

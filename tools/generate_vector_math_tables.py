@@ -77,9 +77,38 @@ def write_table(name, function, scale, end, num_coefficients):
     return text + f"constexpr float k{name}End = {float(to_float(end)):#.9g}F;\n\n"
 
 
+def interpolate_rational(function, end, degree, degree_below, half):
+    """The coefficients, from the lowest on, of a numerator and a denominator, which begins with 1, on 0 to `end`.
+
+    Half of the nodes lie below `half`, as those of x / (half + x) would be spread.
+    """
+    num_nodes = degree + degree_below + 1
+    nodes = []
+    for i in range(num_nodes):
+        place = (1 + mp.cos(mp.pi * (2 * i + 1) / (2 * num_nodes))) / 2
+        nodes.append(half * place / (1 + half / end - place))
+    rows = [
+        [x**power for power in range(degree + 1)] + [-function(x) * x**power for power in range(1, degree_below + 1)]
+        for x in nodes
+    ]
+    solution = list(mp.lu_solve(mp.matrix(rows), mp.matrix([function(x) for x in nodes])))
+    return [to_float(c) for c in solution[: degree + 1]], [1, *map(to_float, solution[degree + 1 :])]
+
+
 def write_polynomial(comment, name, function, low, high, num_coefficients):
     coefficients = interpolate(function, mp.mpf(low), mp.mpf(high), num_coefficients)
     return f"// {comment}\nconstexpr float k{name}[] = {write_floats(coefficients)};\n\n"
+
+
+def write_tail(end):
+    def function(x):
+        return mp.ncdf(-x) * mp.exp(x * x / 2)
+
+    numerator, denominator = interpolate_rational(function, end, degree=4, degree_below=5, half=mp.mpf(3))
+    text = "// exp(x^2 / 2) times the probability that a normally distributed number is above x, from 0 to the end\n"
+    text += f"constexpr float kTailNumerator[] = {write_floats(numerator)};\n"
+    text += f"constexpr float kTailDenominator[] = {write_floats(denominator)};\n"
+    return text + f"constexpr float kTailEnd = {float(end):#.9g}F;\n\n"
 
 
 def main():
@@ -117,6 +146,7 @@ def main():
         (mp.pi / 4) ** 2 * 1.001,
         4,
     )
+    text += write_tail(mp.mpf("12.5"))
     text += write_table("Tanh", mp.tanh, 0.8125, 9.125, 7)
     text += write_table("Erf", mp.erf, 1.8125, 4, 7)
     OUTPUT.write_text(text.rstrip() + "\n\n} // namespace lazyplug::kernels::tables\n")

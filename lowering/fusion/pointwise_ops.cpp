@@ -102,9 +102,8 @@ constexpr PointwiseOp kOps[] = {
     {"aten::scalar_tensor", "", Opcode::kNumber, "s----"},
 };
 
-// Measured alone, docs/accuracy.md: these took 1.0 to 1.9 times as long as PyTorch's on AVX2, the others 2.4 times as
-// long as MKL's on an Intel processor.
-constexpr auto kAvx512 = PointwiseOp::Quicker::kAvx512;
+// Measured alone, docs/accuracy.md: these took 1.1 to 1.3 times as long as PyTorch's on AVX2, and 2.4 times as long as
+// MKL's on an Intel processor.
 constexpr auto kAvx512ButIntel = PointwiseOp::Quicker::kAvx512ButIntel;
 
 // Of rows. Alone, a gradient with its two inputs fills a tile with the longest, and so does a layer norm, which needs
@@ -161,9 +160,9 @@ constexpr PointwiseOp kFunctions[] = {
     {"aten::sigmoid", "", Opcode::kSigmoid, "t", Kind::kFunction},
     {"aten::silu", "", Opcode::kSilu, "t", Kind::kFunction},
     {"aten::silu_backward", "", Opcode::kSiluBackward, "tt", Kind::kFunction},
-    but_of_bfloat16({"aten::gelu", "", Opcode::kGelu, "t-", Kind::kFunction, "none", kAvx512}),
+    but_of_bfloat16({"aten::gelu", "", Opcode::kGelu, "t-", Kind::kFunction, "none"}),
     {"aten::gelu", "", Opcode::kGeluTanh, "t-", Kind::kFunction, "tanh"},
-    but_of_bfloat16({"aten::gelu_backward", "", Opcode::kGeluBackward, "tt-", Kind::kFunction, "none", kAvx512}),
+    but_of_bfloat16({"aten::gelu_backward", "", Opcode::kGeluBackward, "tt-", Kind::kFunction, "none"}),
     {"aten::gelu_backward", "", Opcode::kGeluTanhBackward, "tt-", Kind::kFunction, "tanh"},
     {"aten::softplus", "", Opcode::kSoftplus, "tss", Kind::kFunction},
     {"aten::softplus_backward", "", Opcode::kSoftplusBackward, "ttss", Kind::kFunction},
@@ -180,12 +179,10 @@ constexpr PointwiseOp kFunctions[] = {
 using Index = std::unordered_multimap<std::string, const PointwiseOp*>;
 
 Index make_index(c10::ArrayRef<PointwiseOp> rows) {
-  const bool has_avx512 = at::get_cpu_capability() == "AVX512";
+  const bool has_avx512_but_intel = at::get_cpu_capability() == "AVX512" && !is_intel();
   Index index;
   for (const PointwiseOp& row : rows) {
-    const bool is_quicker =
-        row.quicker == PointwiseOp::Quicker::kAnywhere || (has_avx512 && (row.quicker == kAvx512 || !is_intel()));
-    if (is_quicker) {
+    if (row.quicker == PointwiseOp::Quicker::kAnywhere || has_avx512_but_intel) {
       index.emplace(*row.overload ? std::string(row.base) + "." + row.overload : row.base, &row);
     }
   }

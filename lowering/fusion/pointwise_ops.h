@@ -46,7 +46,7 @@ struct PointwiseOp {
   };
   enum class Narrow : uint8_t { kBoth, kHalf, kNone };
   // On which processors a function is no slower than PyTorch's.
-  enum class Quicker : uint8_t { kAnywhere, kAvx512, kAvx512ButIntel };
+  enum class Quicker : uint8_t { kAnywhere, kAvx512ButIntel };
   const char* base; // "aten::add"
   const char* overload;
   kernels::Opcode opcode;

@@ -44,7 +44,7 @@ ALL = FUNCTIONS | ROWS
 
 
 # Of which PyTorch's are faster without AVX-512.
-NOT_ALWAYS = {"sin", "cos", "gelu"}
+NOT_ALWAYS = {"sin", "cos"}
 
 
 # Which PyTorch computes as quickly of 16-bit floats; of bfloat16 alone.

@@ -95,9 +95,7 @@ TEST(PointwiseOps, FunctionsAreApart) {
   EXPECT_FALSE(is_function(find_op("aten::exp_")));
   EXPECT_FALSE(is_function(find_op("aten::neg")));
   EXPECT_EQ(find_function(find_op("aten::exp"), {})->opcode, Opcode::kExp);
-  if (at::get_cpu_capability() == "AVX512") {
-    EXPECT_EQ(find_function(find_op("aten::gelu"), "none")->opcode, Opcode::kGelu);
-  }
+  EXPECT_EQ(find_function(find_op("aten::gelu"), "none")->opcode, Opcode::kGelu);
   EXPECT_EQ(find_function(find_op("aten::gelu"), "tanh")->opcode, Opcode::kGeluTanh);
   EXPECT_EQ(find_function(find_op("aten::gelu"), "other"), nullptr);
   EXPECT_EQ(find_function(find_op("aten::neg"), {}), nullptr);
@@ -134,9 +132,7 @@ TEST(PointwiseOps, FunctionsSayOfWhichFloatsTheyAre) {
   EXPECT_EQ(dtypes("aten::exp"), (Dtypes{at::kFloat, at::kHalf, at::kBFloat16}));
   EXPECT_EQ(dtypes("aten::sqrt"), (Dtypes{at::kFloat}));
   EXPECT_EQ(dtypes("aten::native_layer_norm"), (Dtypes{at::kFloat}));
-  if (at::get_cpu_capability() == "AVX512") {
-    EXPECT_EQ(dtypes("aten::gelu", "none"), (Dtypes{at::kFloat, at::kHalf}));
-  }
+  EXPECT_EQ(dtypes("aten::gelu", "none"), (Dtypes{at::kFloat, at::kHalf}));
 }
 
 TEST(PointwiseOps, ConstantsSayWhatTheirRowsExpect) {
