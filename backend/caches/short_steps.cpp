@@ -29,7 +29,7 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   num_strangers_ = known == are_at_once_.end() ? num_strangers_ + 1 : 0;
   if (phase_ == Phase::kRecording || phase_ == Phase::kAtOnce) {
     note_tried(id);
-    if (totals.ops - begin_.ops >= kStretch || totals.time - begin_.time > kLongestStretch) {
+    if (is_at_end_of_stretch(totals)) {
       end_stretch(totals);
     }
     return phase_ == Phase::kAtOnce;
@@ -96,6 +96,11 @@ double ShortSteps::seconds_per_op(const Totals& totals) const {
   const auto time = totals.time - begin_.time - (has_others ? longest_ : Clock::duration{0});
   const int64_t ops = totals.ops - begin_.ops - (has_others ? ops_of_longest_ : 0);
   return std::chrono::duration<double>(time).count() / static_cast<double>(ops);
+}
+
+bool ShortSteps::is_at_end_of_stretch(const Totals& totals) const {
+  return totals.ops - begin_.ops >= kStretch || num_steps_ >= kStepsOfEach * static_cast<int64_t>(tried_.size()) ||
+         totals.time - begin_.time > kLongestStretch;
 }
 
 void ShortSteps::end_stretch(const Totals& totals) {

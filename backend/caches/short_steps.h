@@ -63,8 +63,10 @@ class ShortSteps {
   static constexpr std::chrono::microseconds kMostTime{500};
   // A program is another one if more than this part of its steps is not known.
   static constexpr int64_t kShareUnknown = 4;
-  // Of a stretch: a line search has some hundred in one step of its optimiser.
+  // Ops of a stretch: a line search has some hundred in one step of its optimiser. Or steps, for each that is not like
+  // another one: a loop around one op has shown all that it is.
   static constexpr int64_t kStretch = 1024;
+  static constexpr int64_t kStepsOfEach = 256;
   static constexpr std::chrono::milliseconds kLongestStretch{100};
   // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
   static constexpr int kWins = 3;
@@ -92,6 +94,7 @@ class ShortSteps {
   double seconds_per_op(const Totals& totals) const;
   void note_tried(StepId id);
   bool is_another_program() const;
+  bool is_at_end_of_stretch(const Totals& totals) const;
   void end_stretch(const Totals& totals);
   void end_trial();
   void decide(bool is_at_once);

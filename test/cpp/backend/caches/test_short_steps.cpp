@@ -120,7 +120,7 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
 }
 
 TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
-  constexpr int64_t kStretch = 1'024;
+  constexpr int64_t kStretch = 256;
   for (const int64_t num_steps : {4, 5}) { // stretches that the first program finishes
     ShortSteps trials;
     Program(1, 4, 3).run(trials, 32 + num_steps * kStretch + kStretch / 2);
@@ -129,6 +129,20 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
     other.run(trials, kEnough);
     EXPECT_EQ(other.run(trials, 1'000), 0) << num_steps;
   }
+}
+
+TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
+  ShortSteps one;
+  Program op(1, 4, 3);
+  op.run(one, 32 + 6 * 256);
+  EXPECT_EQ(one.num_won(), 1);
+  ShortSteps two;
+  Program other(2, 4, 3);
+  for (int i = 0; i < 32 + 6 * 256; ++i) {
+    op.run(two, 1);
+    other.run(two, 1);
+  }
+  EXPECT_EQ(two.num_trials(), 0);
 }
 
 TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
