@@ -18,6 +18,8 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
     end_trial();
     begin(phase_ == Phase::kResting ? Phase::kResting : Phase::kWatching, totals);
   }
+  first_ = num_steps_ == 0 ? id : first_;
+  are_alike_ = are_alike_ && id == first_;
   ++num_steps_;
   if (totals.time - last_.time >= longest_) {
     longest_ = totals.time - last_.time;
@@ -36,6 +38,9 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   }
   if (num_steps_ >= kWatched) {
     end_window(totals);
+    if (phase_ == Phase::kAtOnce) {
+      return true;
+    }
   }
   // What comes next is most likely what came last; a step that is not known goes with those that are.
   is_at_once_ = phase_ != Phase::kRecording && num_strangers_ <= kMostStrangers &&
@@ -48,7 +53,8 @@ void ShortSteps::end_window(const Totals& totals) {
   is_at_once_ = is_at_once_ && !is_unknown;
   if (phase_ == Phase::kWatching && is_unknown) {
     const bool is_settled = totals.changes == begin_.changes && totals.ops != begin_.ops;
-    return begin(is_settled && !are_long(totals) && !take_long(totals) ? Phase::kRecording : Phase::kWatching, totals);
+    return is_settled && !are_long(totals) && !take_long(totals) ? begin_trial(totals)
+                                                                 : begin(Phase::kWatching, totals);
   }
   rested_ += num_steps_;
   if (is_unknown) {
@@ -58,29 +64,47 @@ void ShortSteps::end_window(const Totals& totals) {
   begin(rested_ >= rest_ ? Phase::kRecording : Phase::kResting, totals);
 }
 
+// In a loop around one step, what has been looked at was a stretch, though a short one.
+void ShortSteps::begin_trial(const Totals& totals) {
+  if (!are_alike_) {
+    return begin(Phase::kRecording, totals);
+  }
+  recorded_ = seconds_per_op(totals);
+  tried_.emplace(first_, Tried{.stretch = stretch_++});
+  begin(Phase::kAtOnce, totals);
+}
+
 void ShortSteps::begin(Phase phase, const Totals& totals) {
   phase_ = phase;
   begin_ = last_ = totals;
   longest_ = {};
   ops_of_longest_ = 0;
-  num_steps_ = num_unknown_ = num_new_ = 0;
+  num_steps_ = num_unknown_ = num_new_ = num_new_in_a_row_ = 0;
+  are_alike_ = true;
 }
 
 void ShortSteps::note_tried(StepId id) {
   const auto found = tried_.find(id);
   if (found != tried_.end()) {
-    found->second.has_come_again |= found->second.stretch != stretch_;
-    num_new_ += found->second.stretch == stretch_ ? 1 : 0;
+    const bool is_new = found->second.stretch == stretch_;
+    found->second.has_come_again |= !is_new;
+    num_new_ += is_new ? 1 : 0;
+    num_new_in_a_row_ = is_new ? num_new_in_a_row_ + 1 : 0;
     return;
   }
   ++num_new_;
+  ++num_new_in_a_row_;
   if (tried_.size() < kMaxKnown) {
     tried_.emplace(id, Tried{.stretch = stretch_});
   }
 }
 
+bool ShortSteps::has_another_begun() const {
+  return stretch_ != 0 && num_new_in_a_row_ >= kWatched;
+}
+
 bool ShortSteps::is_another_program() const {
-  return stretch_ != 0 && kShareUnknown * num_new_ > num_steps_;
+  return has_another_begun() || (stretch_ != 0 && kShareUnknown * num_new_ > num_steps_);
 }
 
 bool ShortSteps::are_long(const Totals& totals) const {
@@ -99,7 +123,8 @@ double ShortSteps::seconds_per_op(const Totals& totals) const {
 }
 
 bool ShortSteps::is_at_end_of_stretch(const Totals& totals) const {
-  return totals.ops - begin_.ops >= kStretch || num_steps_ >= kStepsOfEach * static_cast<int64_t>(tried_.size()) ||
+  return totals.ops - begin_.ops >= kStretch || has_another_begun() ||
+         num_steps_ >= kStepsOfEach * static_cast<int64_t>(tried_.size()) ||
          totals.time - begin_.time > kLongestStretch;
 }
 

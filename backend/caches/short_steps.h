@@ -61,7 +61,7 @@ class ShortSteps {
   static constexpr int64_t kMostOps = 32;
   // Longer ones take as long as their kernels.
   static constexpr std::chrono::microseconds kMostTime{500};
-  // A program is another one if more than this part of its steps is not known.
+  // A program is another one if more than this part of its steps is not known, or so many as are watched in a row.
   static constexpr int64_t kShareUnknown = 4;
   // Ops of a stretch: a line search has some hundred in one step of its optimiser. Or steps, for each that is not like
   // another one: a loop around one op has shown all that it is.
@@ -93,6 +93,8 @@ class ShortSteps {
   // Without the longest step, in which the program may have paused.
   double seconds_per_op(const Totals& totals) const;
   void note_tried(StepId id);
+  void begin_trial(const Totals& totals);
+  bool has_another_begun() const;
   bool is_another_program() const;
   bool is_at_end_of_stretch(const Totals& totals) const;
   void end_stretch(const Totals& totals);
@@ -108,6 +110,8 @@ class ShortSteps {
   int64_t ops_of_longest_ = 0;
   int64_t num_steps_ = 0;     // since then
   int64_t num_unknown_ = 0;   // of these
+  StepId first_ = 0;          // of these
+  bool are_alike_ = true;     // these
   int64_t num_strangers_ = 0; // of all, the last ones that are not known
   // Steps of this trial, by the number of the stretch in which they first came, and whether in another one, too.
   struct Tried {
@@ -115,8 +119,9 @@ class ShortSteps {
     bool has_come_again = false;
   };
   std::unordered_map<StepId, Tried> tried_;
-  int stretch_ = 0;     // the number of this one
-  int64_t num_new_ = 0; // of its steps, those that first came in it
+  int stretch_ = 0;              // the number of this one
+  int64_t num_new_ = 0;          // of its steps, those that first came in it
+  int64_t num_new_in_a_row_ = 0; // the last ones of these
   std::unordered_map<StepId, bool> are_at_once_;
   bool is_at_once_ = false; // while there is no trial
   double recorded_ = 0;     // seconds per op, of the last stretch

@@ -121,7 +121,7 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
 
 TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
   constexpr int64_t kStretch = 256;
-  for (const int64_t num_steps : {4, 5}) { // stretches that the first program finishes
+  for (const int64_t num_steps : {3, 4}) { // stretches that the first program finishes
     ShortSteps trials;
     Program(1, 4, 3).run(trials, 32 + num_steps * kStretch + kStretch / 2);
     ASSERT_EQ(trials.num_trials(), 0);
@@ -134,15 +134,26 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
 TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
   ShortSteps one;
   Program op(1, 4, 3);
-  op.run(one, 32 + 6 * 256);
+  EXPECT_EQ(op.run(one, 32 + 5 * 256), 3 * 256) << "at once first";
   EXPECT_EQ(one.num_won(), 1);
   ShortSteps two;
   Program other(2, 4, 3);
-  for (int i = 0; i < 32 + 6 * 256; ++i) {
+  for (int i = 0; i < 32 + 5 * 256; ++i) {
     op.run(two, 1);
     other.run(two, 1);
   }
   EXPECT_EQ(two.num_trials(), 0);
+}
+
+TEST(ShortSteps, OneLoopAfterTheOtherHasItsTrialSoon) {
+  ShortSteps trials;
+  Program program(1, 4, 3);
+  EXPECT_EQ(program.run(trials, 100), 68);
+  for (int64_t ops = 2; ops < 6; ++ops) {
+    program.set_ops(ops);
+    EXPECT_EQ(program.run(trials, 100), 68) << "but for the 32 that are watched";
+  }
+  EXPECT_EQ(trials.num_trials(), 0);
 }
 
 TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
