@@ -56,8 +56,9 @@ V normal_probability(V x) {
   return T(0.5) * (T(1) + erf(x * T(M_SQRT1_2)));
 }
 
-// Where to look up one of erf's coefficients takes several instructions. That of a number far below keeps its digits;
-// both are 0 from the end of what the tables are for.
+// Without AVX-512, to look up one of erf's coefficients takes several instructions. These need no table: the
+// probability of the tail on a number's side is exp(-x^2 / 2) times a quotient of polynomials, taken for 0 from
+// kTailEnd on. So where it is small, it keeps its digits.
 #ifndef __AVX512F__
 Floats bell(Floats x) {
   const Floats size = at_most(abs(x), tables::kTailEnd);

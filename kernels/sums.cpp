@@ -11,28 +11,16 @@
 namespace lazyplug::kernels {
 namespace {
 
-Opcode opcode_of(Summed makes) {
-  switch (makes) {
-    case Summed::kSum:
-      return Opcode::kRowSum;
-    case Summed::kMean:
-      return Opcode::kRowMean;
-    case Summed::kNorm:
-      return Opcode::kRowNorm;
-  }
-  __builtin_unreachable();
-}
-
 template <typename T>
 void sum_rows(const Reduction& reduction, const T* from, T* out) {
-  const auto opcode = static_cast<size_t>(opcode_of(reduction.makes));
-  loops<T>().of_rows[opcode](reduction.outer, reduction.reduced, out, from, from, from, 0, 0);
+  loops<T>()
+      .of_rows[static_cast<size_t>(reduction.makes)](reduction.outer, reduction.reduced, out, from, from, from, 0, 0);
 }
 
 template <typename T>
 void sum_columns(const Reduction& reduction, const T* from, T* out) {
   loops<T>().sum_columns(reduction.reduced, reduction.inner, from, out);
-  for (int64_t i = 0; i < reduction.inner && reduction.makes == Summed::kMean; ++i) {
+  for (int64_t i = 0; i < reduction.inner && reduction.makes == Opcode::kRowMean; ++i) {
     out[i] /= static_cast<T>(reduction.reduced);
   }
 }
@@ -52,7 +40,7 @@ bool try_norms() {
     const at::Tensor numbers = at::detail::empty_cpu({kRows, n}, at::kFloat);
     draw_for_trial(numbers.mutable_data_ptr<float>(), numbers.numel(), state);
     float norms[kRows];
-    sum_rows<float>({kRows, n, 1, Summed::kNorm}, numbers.const_data_ptr<float>(), norms);
+    sum_rows<float>({kRows, n, 1, Opcode::kRowNorm}, numbers.const_data_ptr<float>(), norms);
     const at::Tensor expected = at::cpu::linalg_vector_norm(numbers, 2, c10::IntArrayRef{1});
     is_same = is_same && std::memcmp(norms, expected.const_data_ptr<float>(), sizeof(norms)) == 0;
   }

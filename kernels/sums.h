@@ -4,20 +4,16 @@
 
 #include <cstdint>
 
-namespace lazyplug::kernels {
+#include "kernels/opcode.h"
 
-enum class Summed : uint8_t {
-  kSum,
-  kMean,
-  kNorm, // the root of the sum of squares; of rows of float32 only
-};
+namespace lazyplug::kernels {
 
 // Over the middle one of three dimensions, of memory without gaps.
 struct Reduction {
   int64_t outer; // this or `inner` is 1
   int64_t reduced;
   int64_t inner;
-  Summed makes;
+  Opcode makes; // kRowSum, kRowMean, or of rows of float32 kRowNorm: the root of the sum of squares
 };
 
 // Whether norms have the bits of PyTorch's, which are compiled with and without what multiplies and adds at once: it is

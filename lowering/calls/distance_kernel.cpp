@@ -33,7 +33,7 @@ bool are_points(const c10::IValue& argument, c10::ScalarType dtype) {
 // The sum of each point's squares. Undefined if there are too many numbers.
 at::Tensor square_norms(const at::Tensor& points) {
   const auto sum = SmallSum::plan(
-      kernels::Summed::kSum,
+      kernels::Opcode::kRowSum,
       Geometry::contiguous(points.scalar_type(), points.sizes()),
       c10::List<int64_t>({-1}));
   const bool is_single = points.size(1) == 1; // number, which is not added up

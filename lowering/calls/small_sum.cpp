@@ -26,7 +26,7 @@ std::optional<std::vector<bool>> reduced_dims(const c10::IValue& dims, int64_t n
 
 // Nothing if the dimensions that are added up are not neighbours, or stand between others.
 std::optional<kernels::Reduction>
-plan_reduction(kernels::Summed makes, c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
+plan_reduction(kernels::Opcode makes, c10::IntArrayRef sizes, const std::vector<bool>& reduced) {
   const auto first = std::find(reduced.begin(), reduced.end(), true) - reduced.begin();
   const auto last = reduced.rend() - std::find(reduced.rbegin(), reduced.rend(), true);
   kernels::Reduction reduction{1, 1, 1, makes};
@@ -43,13 +43,13 @@ plan_reduction(kernels::Summed makes, c10::IntArrayRef sizes, const std::vector<
 } // namespace
 
 const SmallSum::Op* SmallSum::find(const OpInfo& op) {
-  using kernels::Summed;
+  using kernels::Opcode;
   static constexpr Op kOps[] = {
-      {"aten::sum", Summed::kSum, 0},
-      {"aten::sum.dim_IntList", Summed::kSum, 1},
-      {"aten::mean", Summed::kMean, 0},
-      {"aten::mean.dim", Summed::kMean, 1},
-      {"aten::linalg_vector_norm", Summed::kNorm, 2},
+      {"aten::sum", Opcode::kRowSum, 0},
+      {"aten::sum.dim_IntList", Opcode::kRowSum, 1},
+      {"aten::mean", Opcode::kRowMean, 0},
+      {"aten::mean.dim", Opcode::kRowMean, 1},
+      {"aten::linalg_vector_norm", Opcode::kRowNorm, 2},
   };
   const auto* found =
       std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& each) { return op.name() == each.name; });
@@ -57,10 +57,10 @@ const SmallSum::Op* SmallSum::find(const OpInfo& op) {
 }
 
 bool SmallSum::makes_it(const Op& op, const c10::IValue& second_argument) {
-  return op.makes != kernels::Summed::kNorm || real_number(second_argument) == 2;
+  return op.makes != kernels::Opcode::kRowNorm || real_number(second_argument) == 2;
 }
 
-std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims) {
+std::optional<SmallSum> SmallSum::plan(kernels::Opcode makes, const Geometry& input, const c10::IValue& dims) {
   // Larger ones are shared by several threads.
   if (input.numel() == 0 || input.numel() >= at::internal::GRAIN_SIZE || input.has_bits() ||
       (input.dtype != at::kFloat && input.dtype != at::kDouble) || !input.is_contiguous() ||
@@ -72,7 +72,7 @@ std::optional<SmallSum> SmallSum::plan(kernels::Summed makes, const Geometry& in
   if (!reduction) {
     return std::nullopt;
   }
-  if (makes == kernels::Summed::kNorm) {
+  if (makes == kernels::Opcode::kRowNorm) {
     if (!kernels::has_norms_of_pytorch() || reduction->inner != 1 || input.dtype != at::kFloat) {
       return std::nullopt;
     }

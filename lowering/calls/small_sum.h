@@ -18,7 +18,7 @@ class SmallSum {
  public:
   struct Op {
     const char* name;
-    kernels::Summed makes;
+    kernels::Opcode makes;
     size_t dims; // which argument names dimensions; 0: none does
   };
   // Null if the op is none of these.
@@ -27,7 +27,7 @@ class SmallSum {
   static bool makes_it(const Op& op, const c10::IValue& second_argument);
 
   // `dims` is a list of dimensions, or none, for all. Nothing if there is no such kernel, or the dimensions are wrong.
-  static std::optional<SmallSum> plan(kernels::Summed makes, const Geometry& input, const c10::IValue& dims);
+  static std::optional<SmallSum> plan(kernels::Opcode makes, const Geometry& input, const c10::IValue& dims);
 
   c10::DimVector result_sizes(c10::IntArrayRef sizes, bool keeps_dims) const;
   int64_t result_numel() const {
@@ -41,7 +41,7 @@ class SmallSum {
 
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
   std::vector<bool> reduced_; // by dimension
-  kernels::Reduction reduction_{1, 1, 1, kernels::Summed::kSum};
+  kernels::Reduction reduction_{1, 1, 1, kernels::Opcode::kRowSum};
 };
 
 } // namespace lazyplug

@@ -15,7 +15,7 @@ class SumsTest : public testing::TestWithParam<at::ScalarType> {
   }
 
   // Over the middle dimension.
-  static at::Tensor sum(const at::Tensor& tensor, Summed makes) {
+  static at::Tensor sum(const at::Tensor& tensor, Opcode makes) {
     const Reduction reduction{tensor.size(0), tensor.size(1), tensor.size(2), makes};
     at::Tensor result = at::full({tensor.size(0), tensor.size(2)}, NAN, tensor.options());
     reduce(reduction, tensor.scalar_type(), tensor.const_data_ptr(), result.data_ptr());
@@ -24,8 +24,8 @@ class SumsTest : public testing::TestWithParam<at::ScalarType> {
 
   static void expect_cpus(at::IntArrayRef sizes) {
     const at::Tensor tensor = at::randn(sizes, GetParam()) * 100;
-    EXPECT_TRUE(at::equal(sum(tensor, Summed::kSum), tensor.sum(1))) << tensor.sizes();
-    EXPECT_TRUE(at::equal(sum(tensor, Summed::kMean), tensor.mean(1))) << tensor.sizes();
+    EXPECT_TRUE(at::equal(sum(tensor, Opcode::kRowSum), tensor.sum(1))) << tensor.sizes();
+    EXPECT_TRUE(at::equal(sum(tensor, Opcode::kRowMean), tensor.mean(1))) << tensor.sizes();
   }
 };
 
@@ -45,7 +45,7 @@ TEST_P(SumsTest, NormsAreThoseOfRows) {
   for (int64_t length = 2; length < 100; ++length) {
     const at::Tensor rows = at::randn({3, length, 1});
     const at::Tensor expected = rows.to(at::kDouble).norm(2, {1}, /*keepdim=*/false);
-    EXPECT_TRUE(at::allclose(sum(rows, Summed::kNorm).to(at::kDouble), expected, 1e-6, 0)) << length;
+    EXPECT_TRUE(at::allclose(sum(rows, Opcode::kRowNorm).to(at::kDouble), expected, 1e-6, 0)) << length;
   }
 }
 
@@ -69,9 +69,9 @@ TEST_P(SumsTest, OfWhatIsNoNumberOrInfiniteOrAZero) {
   tensor[0][5][2] = INFINITY;
   tensor[0][6][2] = -INFINITY;
   tensor[0][7][3] = -INFINITY;
-  EXPECT_TRUE(at::allclose(sum(tensor, Summed::kSum), tensor.sum(1), 0, 0, /*equal_nan=*/true));
+  EXPECT_TRUE(at::allclose(sum(tensor, Opcode::kRowSum), tensor.sum(1), 0, 0, /*equal_nan=*/true));
   const at::Tensor negative = at::full({1, 20, 40}, -0.0, GetParam());
-  EXPECT_TRUE(at::equal(sum(negative, Summed::kSum).signbit(), negative.sum(1).signbit()));
+  EXPECT_TRUE(at::equal(sum(negative, Opcode::kRowSum).signbit(), negative.sum(1).signbit()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, SumsTest, testing::Values(at::kFloat, at::kDouble));
