@@ -102,7 +102,7 @@ constexpr PointwiseOp kOps[] = {
     {"aten::scalar_tensor", "", Opcode::kNumber, "s----"},
 };
 
-// Measured alone, docs/accuracy.md: these took 1.1 to 1.3 times as long as PyTorch's on AVX2, and 2.4 times as long as
+// Measured alone, docs/accuracy.md: these took 1.2 to 1.3 times as long as PyTorch's on AVX2, and 2.4 times as long as
 // MKL's on an Intel processor.
 constexpr auto kAvx512ButIntel = PointwiseOp::Quicker::kAvx512ButIntel;
 
