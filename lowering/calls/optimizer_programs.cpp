@@ -144,7 +144,10 @@ std::optional<Program> adagrad(const UpdateForm& form, bool has_functions) {
   step.update(Opcode::kAddcmul, {sums, step.gradient(), step.gradient()}, one);
   const Slot divisor = step.square_root(sums);
   step.update_with_number(Opcode::kAddNumber, {divisor});
-  const Slot change = step.make_with_number(Opcode::kMulNumber, {step.gradient()});
+  // Where PyTorch has made a gradient of its own, it writes there, which rounds the number to narrow dtypes.
+  const bool writes = form.maximizes || form.adds_weights;
+  const Slot change = writes ? step.update_with_number(Opcode::kMulNumber, {step.gradient()})
+                             : step.make_with_number(Opcode::kMulNumber, {step.gradient()});
   step.update(Opcode::kAddcdiv, {kParams, change, divisor}, one);
   return step.program();
 }

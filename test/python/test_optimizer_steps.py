@@ -30,6 +30,7 @@ SETTINGS = {
     "Adadelta, decay": (Adadelta, DECAY),
     "Adadelta, decay, maximize": (Adadelta, DECAY | MAXIMIZE),
     "Adagrad": (Adagrad, {}),
+    "Adagrad, maximize": (Adagrad, MAXIMIZE | {"lr": 0.3}),
     "Adagrad, everything": (Adagrad, DECAY | MAXIMIZE | {"lr_decay": 0.1, "initial_accumulator_value": 0.5}),
     "Adamax": (Adamax, {}),
     "Adamax, decay": (Adamax, DECAY | {"betas": (0.8, 0.9)}),
