@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "common/intra_op_threads.h"
 #include "common/processor.h"
 #include "kernels/lanes.h"
 #include "kernels/parallel.h"
@@ -77,8 +78,10 @@ class Trial {
     if (!blas) {
       return false;
     }
-    if (!has_bits_of_blas(rows, columns, at::get_num_threads())) {
-      return true; // of the sizes above few are such, with several threads
+    // Others may be asked for with fewer threads than now.
+    IntraOpThreadsScope threads;
+    if (!has_bits_of_blas(rows, columns, threads.before())) {
+      threads.use(1);
     }
     Floats expected = start_;
     Floats result(rows * columns);
