@@ -210,6 +210,7 @@ Hash128 form_of(const Plan& plan, int64_t result) {
       convolution.bias != nullptr,
       at::get_num_threads(),
       at::globalContext().userEnabledMkldnn(),
+      at::globalContext().userEnabledNNPACK(),
       at::globalContext().deterministicMkldnn()};
   for (const Axis* axis : {&convolution.rows, &convolution.columns}) {
     numbers.append({axis->in_size, axis->window, axis->step, axis->stride, axis->padding});

@@ -114,3 +114,18 @@ def test_windows_that_do_not_move_raise(device):
         F.fold(x, (6, 6), 0)
     with pytest.raises(RuntimeError, match="stride should be greater than zero"):
         F.unfold(x[None], 2, stride=0)
+
+
+def test_other_libraries_are_noticed():
+    """Of many images, PyTorch has NNPACK compute some, if oneDNN may not."""
+    images, filters = torch.randn(17, 4, 9, 9), torch.randn(8, 4, 3, 3)
+    results = []
+    with torch.backends.mkldnn.flags(enabled=False):
+        for enabled in (False, True, False):
+            with torch.backends.nnpack.flags(enabled=enabled):
+                expected = F.conv2d(images, filters, padding=1)
+                for _ in range(3):
+                    ours = F.conv2d(images.to("lazy"), filters.to("lazy"), padding=1)
+                    assert torch.equal(ours.cpu(), expected)
+                results.append(expected)
+    assert torch.equal(results[0], results[1]) != torch.backends.nnpack.is_available()
