@@ -68,10 +68,21 @@ float matrices_work(double num_elements) {
   return static_cast<float>(4 * std::pow(num_elements, 1.5));
 }
 
+// How many of the first arguments are tensors that are read: not where results go, of which a graph knows the sizes.
+size_t num_first_tensors(const OpInfo& op) {
+  const auto& args = op.args();
+  return std::find_if(
+             args.begin(),
+             args.end(),
+             [](const ArgInfo& arg) { return arg.kind != ArgKind::kTensor || arg.out; }) -
+         args.begin();
+}
+
 // Of a call that does not divide loops only: sizes_of(i) are those of its ith argument, which is a tensor among the
-// first ones.
+// first ones. There are so many of these in the call.
 template <typename SizesOf>
-float dependent_work(const OpInfo& op, size_t num_tensors, const SizesOf& sizes_of) {
+float dependent_work(const OpInfo& op, size_t num_in_call, const SizesOf& sizes_of) {
+  const size_t num_tensors = std::min(num_in_call, num_first_tensors(op));
   switch (op.thread_use()) {
     case ThreadUse::kProduct:
       return product_work(sizes_of(op.first_factor()), sizes_of(op.first_factor() + 1));

@@ -114,6 +114,19 @@ TEST(LightCalls, MatricesThatAreDecomposedAreLightIfTheyAreSmall) {
   EXPECT_EQ(work_of_call(make_op("aten::linalg_vector_norm"), {floats({100, 100})}, floats({})), 0);
 }
 
+TEST(LightCalls, WhereMatricesGoDoesNotCount) {
+  const OpInfo& svd = make_op("aten::linalg_svd", "U");
+  const auto work =
+      work_at_once(svd, {on_cpu({60, 8}), true, c10::IValue(), on_cpu({600, 600}), on_cpu({8}), on_cpu({8, 8})});
+  EXPECT_EQ(
+      work,
+      work_at_once(svd, {on_cpu({60, 8}), true, c10::IValue(), on_cpu({60, 60}), on_cpu({8}), on_cpu({8, 8})}));
+  const std::vector<Geometry> operands{floats({60, 8}), floats({600, 600}), floats({8}), floats({8, 8})};
+  EXPECT_EQ(work, work_of_call(svd, operands, floats({60, 60})));
+  const OpInfo& inverse = make_op("aten::linalg_inv_ex", "inverse");
+  EXPECT_LE(work_at_once(inverse, {on_cpu({60, 60}), false, on_cpu({600, 600}), on_cpu({})}), light_limit(2));
+}
+
 TEST(LightCalls, NormsAreLightUpToTheGrainOfParallelLoops) {
   const OpInfo& norm = make_op("aten::native_layer_norm");
   const int64_t rows = at::internal::GRAIN_SIZE / 16;
