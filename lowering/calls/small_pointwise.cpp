@@ -321,6 +321,10 @@ class SmallPointwise final : public SmallCalls {
       numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : number_for(dtype, number));
     }
     const bool subtracts = opcode_ == kernels::Opcode::kSub;
+    const auto is_none = [](const c10::IValue& number) { return number.isNone(); };
+    if (!operands.own.empty() && std::all_of(operands.own.begin(), operands.own.end(), is_none)) {
+      return std::nullopt; // PyTorch's raises
+    }
     for (size_t i = 0; i < operands.own.size(); ++i) {
       const auto& number = operands.own[i];
       const auto value = number.isNone() ? missing_bound(i) : real_number(number);

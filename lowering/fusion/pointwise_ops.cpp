@@ -176,17 +176,24 @@ constexpr PointwiseOp kFunctions[] = {
     of_float32(rows_of("aten::native_layer_norm", Opcode::kNormalize, "tzoos", kMinNormRow, kMaxNormRow)),
 };
 
-using Index = std::unordered_multimap<std::string, const PointwiseOp*>;
+// The rows of each op, in the order of the table.
+using Rows = c10::SmallVector<const PointwiseOp*, 3>;
+using Index = std::unordered_map<std::string, Rows>;
 
 Index make_index(c10::ArrayRef<PointwiseOp> rows) {
   const bool has_avx512_but_intel = at::get_cpu_capability() == "AVX512" && !is_intel();
   Index index;
   for (const PointwiseOp& row : rows) {
     if (row.quicker == PointwiseOp::Quicker::kAnywhere || has_avx512_but_intel) {
-      index.emplace(*row.overload ? std::string(row.base) + "." + row.overload : row.base, &row);
+      index[*row.overload ? std::string(row.base) + "." + row.overload : row.base].push_back(&row);
     }
   }
   return index;
+}
+
+c10::ArrayRef<const PointwiseOp*> find_rows(const Index& index, const std::string& name) {
+  const auto found = index.find(name);
+  return found == index.end() ? c10::ArrayRef<const PointwiseOp*>() : found->second;
 }
 
 Index index_of_functions() {
@@ -201,20 +208,20 @@ std::unordered_set<c10::Symbol> symbols_of_functions() {
   return symbols;
 }
 
-auto rows_of_function(const OpInfo& op) {
+c10::ArrayRef<const PointwiseOp*> rows_of_function(const OpInfo& op) {
   static const auto* index = new auto(index_of_functions());
   // Calls at once ask for each op: most have none, which is quicker to see by symbol.
   static const auto* symbols = new std::unordered_set<c10::Symbol>(symbols_of_functions());
-  return symbols->count(op.symbol()) == 0 ? std::pair(index->end(), index->end()) : index->equal_range(op.name());
+  return symbols->count(op.symbol()) == 0 ? c10::ArrayRef<const PointwiseOp*>() : find_rows(*index, op.name());
 }
 
-auto rows_of_op(const OpInfo& op) {
+c10::ArrayRef<const PointwiseOp*> rows_of_op(const OpInfo& op) {
   static const auto* index = new auto(make_index(kOps));
   std::string name = op.base_name();
   if (op.writes() && name.ends_with('_')) {
     name.pop_back();
   }
-  return index->equal_range(op.overload().empty() ? name : name + "." + op.overload());
+  return find_rows(*index, op.overload().empty() ? name : name + "." + op.overload());
 }
 
 bool is_plain(const at::Tensor& tensor) {
@@ -235,14 +242,15 @@ bool takes_numbers(const PointwiseOp& row, c10::ArrayRef<ArgBinding> args) {
 } // namespace
 
 const PointwiseOp* find_pointwise_op(const OpInfo& op) {
-  const auto [first, last] = rows_of_op(op);
-  return first == last ? nullptr : first->second;
+  const auto rows = rows_of_op(op);
+  return rows.empty() ? nullptr : rows.front();
 }
 
 const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding> args) {
-  const auto [first, last] = rows_of_op(op);
-  const auto found = std::find_if(first, last, [&](const auto& row) { return takes_numbers(*row.second, args); });
-  return found == last ? nullptr : found->second;
+  const auto rows = rows_of_op(op);
+  const auto* found =
+      std::find_if(rows.begin(), rows.end(), [&](const PointwiseOp* row) { return takes_numbers(*row, args); });
+  return found == rows.end() ? nullptr : *found;
 }
 
 std::optional<Opcode> power_opcode(const c10::IValue& exponent) {
@@ -310,18 +318,15 @@ bool computes_functions() {
 }
 
 bool is_function(const OpInfo& op) {
-  const auto [first, last] = rows_of_function(op);
-  return first != last;
+  return !rows_of_function(op).empty();
 }
 
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant) {
-  const auto [first, last] = rows_of_function(op);
-  for (auto row = first; row != last; ++row) {
-    if (!row->second->variant || row->second->variant == variant) {
-      return row->second;
-    }
-  }
-  return nullptr;
+  const auto rows = rows_of_function(op);
+  const auto* found = std::find_if(rows.begin(), rows.end(), [&](const PointwiseOp* row) {
+    return !row->variant || row->variant == variant;
+  });
+  return found == rows.end() ? nullptr : *found;
 }
 
 bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype) {

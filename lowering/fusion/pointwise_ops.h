@@ -80,8 +80,8 @@ std::optional<int64_t> correction(const c10::IValue& argument);
 // How the op of a row of Kind::kBits is computed of integers.
 kernels::Opcode bitwise_opcode(const PointwiseOp& op);
 
-// Null if there is none. Only ops that the CPU's kernels compute with elementary operations, so that the results are
-// the same to the bit, in whatever groups.
+// The first row in the table; null if there is none. Only ops that the CPU's kernels compute with elementary
+// operations, so that the results are the same to the bit, in whatever groups.
 const PointwiseOp* find_pointwise_op(const OpInfo& op);
 // The one for a call whose numbers are these: some may be missing.
 const PointwiseOp* find_pointwise_op(const OpInfo& op, c10::ArrayRef<ArgBinding> args);

@@ -46,6 +46,31 @@ TEST_F(SmallPointwiseTest, TakesNumbers) {
   }
 }
 
+TEST_F(SmallPointwiseTest, ClampsWhereBoundsMayBeMissing) {
+  const c10::IValue none;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor counts = at::arange(6) - 3;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    at::Tensor x = x_.to(dtype);
+    x.select(0, 0).fill_(kNan);
+    x.select(0, 1).fill_(-0.0);
+    for (const auto& [least, most] : std::vector<std::pair<c10::IValue, c10::IValue>>{
+             {-0.5, 0.5},
+             {none, 0.5},
+             {-0.5, none},
+             {0, 1},
+             {0.5, -0.5},
+             {0.0, none},
+             {none, -0.0}}) {
+      expect_same("aten::clamp", {x, least, most});
+    }
+  }
+  expect_same("aten::clamp", {counts, -1, 1});
+  expect_none("aten::clamp", {counts, none, 1});
+  expect_none("aten::clamp", {counts, -0.5, 1});
+  expect_none("aten::clamp", {x_, none, none}); // PyTorch's raises
+}
+
 TEST_F(SmallPointwiseTest, TakesNumbersBesideGaps) {
   const at::Tensor x = at::randn({2, 3, 8}).slice(2, 0, 4);
   expect_same("aten::add.Tensor", {number(2), x, 0.3});

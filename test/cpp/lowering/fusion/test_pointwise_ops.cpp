@@ -89,6 +89,10 @@ TEST(PointwiseOps, NumbersThatAreMissingMakeAnotherInstruction) {
   EXPECT_EQ(opcode("aten::add.Tensor", {Kind::kOperand, Kind::kOperand, Kind::kScalar}), Opcode::kAdd);
 }
 
+TEST(PointwiseOps, TheFirstRowOfAnOpIsTheFirstInTheTable) {
+  EXPECT_EQ(find_pointwise_op(find_op("aten::clamp"))->opcode, Opcode::kClamp);
+}
+
 TEST(PointwiseOps, FunctionsAreApart) {
   EXPECT_EQ(find_pointwise_op(find_op("aten::exp")), nullptr);
   EXPECT_TRUE(is_function(find_op("aten::exp")));
