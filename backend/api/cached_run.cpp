@@ -185,6 +185,7 @@ CachedComputationPtr find_graph(Hash128 hash) {
 }
 
 std::vector<at::Tensor> run_graph(const CachedComputation& graph, std::vector<c10::IValue> inputs) {
+  const c10::AutoGradMode grad_mode(true); // as for a job: a few kernels return less, or other bits, if it is off
   std::vector<at::Tensor> results;
   for (ComputationOutput& output : graph.computation->run(make_inputs(graph, std::move(inputs))).outputs) {
     if (output.error) {

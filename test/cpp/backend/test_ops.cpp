@@ -49,6 +49,10 @@ at::Tensor copy_cpu(const at::Tensor& self) {
   return self.clone();
 }
 
+at::Tensor grad_mode_cpu(const at::Tensor& self) {
+  return at::full_like(self, at::GradMode::is_enabled() ? 1 : 0);
+}
+
 at::Tensor first_row_cpu(const at::Tensor& self) {
   return self.select(0, 0);
 }
@@ -69,6 +73,7 @@ TORCH_LIBRARY(lazyplug_backend_test, m) {
   m.def("transposed(Tensor self) -> Tensor");
   m.def("no_meta(Tensor self) -> Tensor");
   m.def("first_row(Tensor(a) self) -> Tensor(a)");
+  m.def("grad_mode(Tensor self) -> Tensor");
   m.def("grow_(Tensor(a!) self) -> Tensor(a!)");
   m.def("wait(Tensor self) -> Tensor");
 }
@@ -89,6 +94,7 @@ TORCH_LIBRARY_IMPL(lazyplug_backend_test, Meta, m) {
   m.impl("same", meta);
   m.impl("first", meta_of_first);
   m.impl("transposed", meta);
+  m.impl("grad_mode", meta);
   m.impl("wait", meta);
 }
 
@@ -100,6 +106,7 @@ TORCH_LIBRARY_IMPL(lazyplug_backend_test, CPU, m) {
   m.impl("transposed", transposed_cpu);
   m.impl("no_meta", copy_cpu);
   m.impl("first_row", first_row_cpu);
+  m.impl("grad_mode", grad_mode_cpu);
   m.impl("grow_", grow_cpu_);
   m.impl("wait", wait_cpu);
 }
@@ -124,6 +131,10 @@ at::Tensor& fail_(at::Tensor& self) {
 
 at::Tensor same(const at::Tensor& self) {
   return typed<Functional>("lazyplug_backend_test::same").call(self);
+}
+
+at::Tensor grad_mode(const at::Tensor& self) {
+  return typed<Functional>("lazyplug_backend_test::grad_mode").call(self);
 }
 
 at::Tensor first(const at::Tensor& self, const at::Tensor& other) {

@@ -14,6 +14,7 @@ void raise_instead(std::exception_ptr error);  // what they raise from now on; n
 at::Tensor same(const at::Tensor& self);       // returns its argument although its schema says it is new
 at::Tensor transposed(const at::Tensor& self); // a copy, with other strides than its Meta kernel says
 at::Tensor no_meta(const at::Tensor& self);    // a copy; has no Meta kernel
+at::Tensor grad_mode(const at::Tensor& self);  // ones if gradients are on where it runs, else zeros
 at::Tensor first_row(const at::Tensor& self);  // a view, which cannot be recorded
 at::Tensor first(const at::Tensor& self, const at::Tensor& other); // a copy of its first argument
 at::Tensor& grow_(at::Tensor& self);                               // makes it one row longer; has no Meta kernel

@@ -55,6 +55,12 @@ TEST_F(CachedRunTest, ErrorsOfOpsAreRaised) {
   EXPECT_THROW(run_graph(*graph, {iota({2, 3})}), c10::IndexError);
 }
 
+TEST_F(CachedRunTest, KernelsFindGradientsOnAsInJobs) {
+  const CachedComputationPtr graph = graph_of({test_ops::grad_mode(x)});
+  const c10::AutoGradMode no_gradients(false);
+  EXPECT_TRUE(at::equal(run_graph(*graph, {iota({2, 3})})[0], at::ones({2, 3})));
+}
+
 TEST_F(CachedRunTest, GraphsAreFoundByHashUntilTheyAreForgotten) {
   const Hash128 hash = graph_of({x + x})->hash;
   EXPECT_EQ(hash_from_bytes(to_bytes(hash)), hash);
