@@ -83,12 +83,10 @@ KernelMemoryScope::~KernelMemoryScope() {
   kernel_pool = outer_pool_;
 }
 
-AllocationLimit::AllocationLimit(size_t bytes) {
-  largest_block = bytes;
-}
+AllocationLimit::AllocationLimit(size_t bytes) : outer_limit_(std::exchange(largest_block, bytes)) {}
 
 AllocationLimit::~AllocationLimit() {
-  largest_block = kUnlimited;
+  largest_block = outer_limit_;
 }
 
 } // namespace lazyplug

@@ -32,13 +32,16 @@ class KernelMemoryScope {
 };
 
 // While it lives, this thread gets no larger block than this from PyTorch's CPU allocator, but a
-// c10::OutOfMemoryError. For kernels that are only tried out. Limits do not nest.
+// c10::OutOfMemoryError. For kernels that are only tried out.
 class AllocationLimit {
  public:
   explicit AllocationLimit(size_t bytes);
   AllocationLimit(const AllocationLimit&) = delete;
   AllocationLimit& operator=(const AllocationLimit&) = delete;
   ~AllocationLimit();
+
+ private:
+  const size_t outer_limit_;
 };
 
 } // namespace lazyplug

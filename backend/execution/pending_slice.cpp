@@ -1,6 +1,5 @@
 #include "backend/execution/pending_slice.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "backend/diagnostics/python_hooks.h"
@@ -28,7 +27,7 @@ class PendingSliceReader {
 
  private:
   StreamContext& stream_of(c10::ArrayRef<at::Tensor> tensors);
-  static void wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, DeviceContext::Lock& lock);
+  static bool wait_for_data(c10::ArrayRef<TensorArg> args, StreamContext& reader, DeviceContext::Lock& lock);
 
   DeviceContext& context_;
 };
@@ -47,31 +46,32 @@ StreamContext& PendingSliceReader::stream_of(c10::ArrayRef<at::Tensor> tensors) 
   return current;
 }
 
-void PendingSliceReader::wait_for_data(
+// Of what has been handed over. Returns whether the lock was free meanwhile, so that there may be other data by now.
+bool PendingSliceReader::wait_for_data(
     c10::ArrayRef<TensorArg> args,
     StreamContext& reader,
     DeviceContext::Lock& lock) {
-  while (true) {
-    std::vector<FutureContentsPtr> awaited;
-    for (const TensorArg& arg : args) {
-      if (arg.storage->state_ == LazyStorageImpl::State::kSubmitted) {
-        awaited.push_back(arg.storage->data_);
-      }
+  std::vector<FutureContentsPtr> awaited;
+  for (const TensorArg& arg : args) {
+    if (arg.storage->state_ == LazyStorageImpl::State::kSubmitted) {
+      awaited.push_back(arg.storage->data_);
     }
-    for (const PendingLeaf& leaf : reader.pending_leaves()) {
+  }
+  for (const PendingLeaf& leaf : reader.pending_leaves()) {
+    if (!leaf.data->is_ready()) {
       awaited.push_back(leaf.data);
     }
-    const bool ready = std::all_of(awaited.begin(), awaited.end(), [](const auto& data) { return data->is_ready(); });
-    if (ready) {
-      return;
-    }
-    lock.unlock();
-    for (const FutureContentsPtr& data : awaited) {
-      wait(*data);
-    }
-    awaited.clear(); // what dies here must not hold the lock
-    lock.lock();
   }
+  if (awaited.empty()) {
+    return false;
+  }
+  lock.unlock();
+  for (const FutureContentsPtr& data : awaited) {
+    wait(*data);
+  }
+  awaited.clear(); // what dies here must not hold the lock
+  lock.lock();
+  return true;
 }
 
 TraceSlice PendingSliceReader::read(c10::ArrayRef<at::Tensor> tensors, bool with_data) {
@@ -81,10 +81,10 @@ TraceSlice PendingSliceReader::read(c10::ArrayRef<at::Tensor> tensors, bool with
   }
   StreamContext& reader = stream_of(tensors);
   DeviceContext::Lock lock(context_.mutex_);
-  context_.make_readable(args, reader, lock);
-  if (with_data) {
-    wait_for_data(args, reader, lock);
+  do {
     context_.make_readable(args, reader, lock);
+  } while (with_data && wait_for_data(args, reader, lock));
+  if (with_data) {
     if (const FailurePtr failure = reader.settle_leaves(lock.aftermath)) {
       lock.unlock();
       rethrow(failure->error);

@@ -254,6 +254,8 @@ bool may_ask_cpu(const Call& call) {
 Inference ask_cpu(const Call& call, const c10::Stack& stack) {
   try {
     return run_on_stand_ins(call, stack, c10::kCPU);
+  } catch (const c10::OutOfMemoryError&) {
+    throw; // as it would be again
   } catch (...) {
     return run_on_stand_ins(call, stack, c10::kCPU, /*fill=*/1);
   }
