@@ -45,7 +45,7 @@ class CallReader {
 
   Call read(c10::ArrayRef<c10::IValue> arguments) && {
     const OpInfo& op = *call_.op;
-    const bool hidden_writes = op.hidden_writes_if() < 0 || arguments[op.hidden_writes_if()].toBool();
+    const bool hidden_writes = op.makes_hidden_writes(arguments);
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool written = op.args()[i].written || (hidden_writes && op.hidden_write(i));
       read_argument(op.args()[i], arguments[i], written);

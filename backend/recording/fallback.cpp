@@ -45,9 +45,10 @@ class CpuCall {
 
   void run(Kernels kernels) {
     const size_t first = stack_->size() - op_.num_args();
+    const bool hidden_writes = op_.makes_hidden_writes(torch::jit::last(*stack_, op_.num_args()));
     for (size_t i = 0; i < op_.num_args(); ++i) {
       auto& argument = (*stack_)[first + i];
-      const bool written = op_.args()[i].written || op_.hidden_write(i);
+      const bool written = op_.args()[i].written || (hidden_writes && op_.hidden_write(i));
       argument = to_cpu(op_.args()[i].kind, std::move(argument), written);
     }
     {

@@ -272,7 +272,7 @@ Result run_unboxed_at_once(
       }
     }
   }
-  if (ways.draws_seed) {
+  if (ways.draws_seed || fast.op.makes_hidden_writes(arguments)) {
     c10::Stack stack(arguments.begin(), arguments.end());
     run_at_once(fast.op, &stack, known.run_now);
     return unbox<Result>(std::move(stack));

@@ -224,6 +224,7 @@ void OpInfo::read_arguments(const OpTraits& traits) {
   hidden_writes_.resize(args_.size());
   for (const auto& name : traits.hidden_writes) {
     hidden_writes_[argument_index(name)] = true;
+    has_hidden_writes_ = true;
     writes_ = true;
   }
   if (!traits.hidden_writes_if.empty()) {

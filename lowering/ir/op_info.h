@@ -158,6 +158,10 @@ class OpInfo {
   int hidden_writes_if() const {
     return hidden_writes_if_;
   }
+  // Whether a call with these arguments writes some of which its schema does not say so: hidden_write() says which.
+  bool makes_hidden_writes(c10::ArrayRef<c10::IValue> arguments) const {
+    return has_hidden_writes_ && (hidden_writes_if_ < 0 || arguments[hidden_writes_if_].toBool());
+  }
   bool hidden_write(size_t arg) const {
     return hidden_writes_.size() > arg && hidden_writes_[arg];
   }
@@ -235,6 +239,7 @@ class OpInfo {
   mutable std::atomic<Counter*> fallbacks_{nullptr}; // most ops never need it
   std::vector<ArgInfo> args_;
   std::vector<bool> hidden_writes_;
+  bool has_hidden_writes_ = false;
   std::vector<int> return_aliases_;
   int hidden_writes_if_ = -1;
   int cpu_indices_ = -1;

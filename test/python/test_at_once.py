@@ -408,3 +408,23 @@ def test_copies_to_and_from_the_cpu_keep_bits_and_strides(always):
         assert torch.equal(torch.conj(there + 1j).cpu(), torch.conj(whole + 1j))
         there[2].copy_(whole[3])
         assert torch.equal(there.cpu()[2], whole[3])
+
+
+@pytest.mark.own_schedule("what is pending may have been computed in another")
+@pytest.mark.parametrize("shape", ((5, 3), (5, 3, 2, 2)))
+def test_running_statistics_change_for_later_readers_only(shape):
+    """The schema of batch norm does not say that it writes them."""
+
+    def compute(x, mean, var):
+        F.batch_norm(x, mean, var, training=True, momentum=0.5)
+        mean.tolist()
+        before = (mean * 10, var.clone(), mean[1:] + 1)
+        with config.changed({"run_at_once": "always"}):
+            F.batch_norm(x, mean, var, training=True, momentum=0.5)
+            kept = mean.clone()
+            after = F.batch_norm(x, mean, var, training=False)
+            F.batch_norm(x, mean, var, training=True, momentum=0.5)
+        return (*before, kept, after, mean, var)
+
+    torch.manual_seed(0)
+    both(compute, torch.randn(shape), torch.zeros(3), torch.ones(3), fallbacks=None)
