@@ -11,10 +11,11 @@
 #include "kernels/assembly.h"
 #include "kernels/pointwise.h"
 #include "lowering/calls/norm_gradient_kernel.h"
-#include "lowering/calls/program_numbers.h"
+#include "lowering/calls/plain_tensors.h"
+#include "lowering/fusion/function_layout.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/pointwise_ops.h"
-#include "lowering/ir/geometry.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {
@@ -30,20 +31,27 @@ std::string_view variant_of(Arguments arguments) {
   return {};
 }
 
+FunctionLayout::Tensor layout_of(const at::Tensor& tensor) {
+  return {
+      tensor.scalar_type(),
+      tensor.sizes(),
+      tensor.strides(),
+      tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense()};
+}
+
 // Of the arguments, if all are as they must be.
 struct Operands {
-  const PointwiseOp& function;
+  explicit Operands(const PointwiseOp& function) : layout(function) {}
+
+  FunctionLayout layout;
   c10::SmallVector<at::Tensor, 3> tensors; // those like a row come last
-  Geometry result;                         // as the first one, without gaps
   c10::SmallVector<double, 2> numbers;
-  size_t num_rows = 0; // that are like one
   bool keeps_dim = false;
-  bool lacks_row = false;
 
   bool add(char arg, const c10::IValue& argument) {
-    if (arg == 't' && is_computable(argument)) {
-      tensors.push_back(argument.toTensor());
-      return true;
+    if (arg == 't' && is_there(argument)) {
+      const at::Tensor& tensor = tensors.emplace_back(argument.toTensor());
+      return is_plain(tensor) && layout.add(layout_of(tensor));
     }
     if (arg == 's') {
       const auto number = real_number(argument);
@@ -59,43 +67,17 @@ struct Operands {
       return add_row(argument);
     }
     keeps_dim |= arg == 'k' && argument.isBool() && argument.toBool();
-    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, result.dtype, tensors[0].sizes()));
+    return arg == '-' || (!tensors.empty() && is_expected(argument, arg, layout.result().dtype, tensors[0].sizes()));
   }
 
  private:
-  bool is_computable(const c10::IValue& argument) {
-    if (!argument.isTensor() || !argument.toTensor().defined() || !takes_tensor(function, argument.toTensor())) {
-      return false;
-    }
-    const at::Tensor& tensor = argument.toTensor();
-    const bool is_dense = tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
-    if (!is_dense && !takes_part(function, tensor.sizes(), tensor.strides())) {
-      return false;
-    }
-    if (tensors.empty()) {
-      result = Geometry::contiguous(tensor.scalar_type(), tensor.sizes());
-      result.strides = is_dense ? c10::DimVector(tensor.strides()) : result.strides;
-    }
-    const bool lies_like_result = is_dense ? result.same_memory(tensor.sizes(), tensor.strides())
-                                           : result.sizes == tensor.sizes() && result.is_contiguous();
-    return lies_like_result && tensor.scalar_type() == result.dtype;
-  }
-
-  // A weight, or none, then a bias, if there is a weight.
   bool add_row(const c10::IValue& argument) {
-    if (!argument.isTensor() || !argument.toTensor().defined()) {
-      lacks_row = true;
+    if (!is_there(argument)) {
+      layout.add_missing_row();
       return true;
     }
-    const at::Tensor& row = argument.toTensor();
-    const auto sizes = tensors[0].sizes();
-    if (lacks_row || !is_plain_float(row) || row.dim() != 1 || sizes.empty() || row.size(0) != sizes.back() ||
-        row.stride(0) != 1) {
-      return false;
-    }
-    tensors.push_back(row);
-    ++num_rows;
-    return true;
+    const at::Tensor& row = tensors.emplace_back(argument.toTensor());
+    return is_plain(row) && layout.add_row(layout_of(row));
   }
 };
 
@@ -118,7 +100,7 @@ void run(
   for (size_t i = 0; i < operands.tensors.size(); ++i) {
     const at::Tensor& tensor = operands.tensors[i];
     c10::DimVector strides(first.dim(), 0);
-    if (i + operands.num_rows < operands.tensors.size()) {
+    if (i + operands.layout.num_rows() < operands.tensors.size()) {
       strides = c10::DimVector(tensor.strides());
     } else {
       strides.back() = 1;
@@ -129,7 +111,7 @@ void run(
   for (const at::Tensor& result : results) {
     memory.push_back({result.mutable_data_ptr(), result.scalar_type()});
   }
-  const kernels::PointwiseSpace space(first.sizes(), operands.result.strides, inputs);
+  const kernels::PointwiseSpace space(first.sizes(), operands.layout.result().strides, inputs);
   const kernels::Assembly* const assembly = assembled ? assembled->next(program) : nullptr;
   kernels::run(program, space, memory, operands.numbers.data(), assembly);
 }
@@ -139,8 +121,8 @@ at::Tensor make_result(kernels::Opcode opcode, const Operands& operands) {
   if (!kernels::reduces_rows(opcode)) {
     return at::detail::empty_strided_cpu(
         first.sizes(),
-        strides_of_result(first.sizes(), operands.result.strides),
-        operands.result.dtype);
+        strides_of_result(first.sizes(), operands.layout.result().strides),
+        operands.layout.result().dtype);
   }
   c10::DimVector sizes(first.sizes().begin(), first.sizes().end() - 1);
   if (operands.keeps_dim) {
@@ -176,7 +158,7 @@ std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
   add_layer_norm(Slot{0}, parameter(1), parameter(2), add);
   // By the number of parameters. Never destroyed: workers may run while the process ends.
   static const auto& assembled = *new std::array<kernels::AssembledLater, 3>();
-  run(std::move(instructions), operands, results, &assembled.at(operands.num_rows));
+  run(std::move(instructions), operands, results, &assembled.at(operands.layout.num_rows()));
   return results;
 }
 
@@ -184,7 +166,7 @@ std::vector<at::Tensor> compute_layer_norm(const Operands& operands) {
 std::optional<c10::List<at::Tensor>> compute_list(const PointwiseOp& row, const c10::IValue& tensors) {
   c10::List<at::Tensor> results;
   for (const c10::IValue& tensor : tensors.toListRef()) {
-    Operands operands{row};
+    Operands operands(row);
     if (!operands.add('t', tensor)) {
       return std::nullopt;
     }
@@ -199,7 +181,7 @@ std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
     auto results = compute_list(row, arguments[0]);
     return results ? std::vector<c10::IValue>{std::move(*results)} : std::vector<c10::IValue>();
   }
-  Operands operands{row};
+  Operands operands(row);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!operands.add(row.args[i], arguments[i])) {
       return {};
@@ -207,7 +189,7 @@ std::vector<c10::IValue> compute(const PointwiseOp& row, Arguments arguments) {
   }
   const at::Tensor& first = operands.tensors[0];
   // There is nothing to compute of an empty one, and PyTorch's kernel gives it other strides.
-  if (first.numel() == 0 || !takes_rows(row, first.sizes(), first.strides())) {
+  if (first.numel() == 0) {
     return {};
   }
   if (row.is_layer_norm()) {

@@ -22,9 +22,9 @@ at::Tensor only_index(const c10::IValue& indices) {
   return is_there(index) ? index.toTensor() : at::Tensor();
 }
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() &&
-         !tensor.is_neg() && !at::isQIntType(tensor.scalar_type()) && tensor.numel() != 0;
+bool is_computable(const at::Tensor& tensor) {
+  return is_plain(tensor) && tensor.is_cpu() && tensor.is_contiguous() && !at::isQIntType(tensor.scalar_type()) &&
+         tensor.numel() != 0;
 }
 
 // `count` rows of `self` that begin after its first `num_dims` dimensions, with other contents.
@@ -170,8 +170,8 @@ bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
     return false;
   }
   const at::Tensor& self = arguments[0].toTensor();
-  const bool has_usual_result = is_plain(self) && has_strides_of_new(self);
-  const auto rows = has_usual_result && is_plain(index) ? NamedRows::of(self, index) : std::nullopt;
+  const bool has_usual_result = is_computable(self) && has_strides_of_new(self);
+  const auto rows = has_usual_result && is_computable(index) ? NamedRows::of(self, index) : std::nullopt;
   if (!rows) {
     return false;
   }
@@ -191,7 +191,7 @@ bool run_put_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   at::Tensor self = arguments[0].toTensor();
   const at::Tensor& values = arguments[2].toTensor();
   const bool is_for_one_thread = self.numel() < at::internal::GRAIN_SIZE && index.numel() < at::internal::GRAIN_SIZE;
-  if (!is_for_one_thread || !is_plain(self) || !is_plain(index) || !is_plain(values) ||
+  if (!is_for_one_thread || !is_computable(self) || !is_computable(index) || !is_computable(values) ||
       values.scalar_type() != self.scalar_type() || values.is_alias_of(self) || index.is_alias_of(self)) {
     return false;
   }

@@ -8,11 +8,11 @@
 
 #include "kernels/product.h"
 #include "lowering/calls/light_calls.h"
-#include "lowering/calls/program_numbers.h"
 #include "lowering/calls/small_extreme.h"
 #include "lowering/calls/small_pointwise.h"
 #include "lowering/calls/small_product.h"
 #include "lowering/calls/small_sum.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {

@@ -1,6 +1,7 @@
 // What kernels of our own ask of the tensors of a call.
 #pragma once
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
@@ -29,6 +30,12 @@ inline bool has_strides_of_new(const at::Tensor& tensor) {
 inline bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+// Whether the program allows oneDNN to round the operands of such calls.
+inline bool may_round_operands(at::Float32Op op) {
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, op);
+  return precision == at::Float32Precision::BF16 || precision == at::Float32Precision::TF32;
 }
 
 } // namespace lazyplug

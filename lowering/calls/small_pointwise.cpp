@@ -11,9 +11,9 @@
 #include <type_traits>
 
 #include "kernels/tile_loops.h"
-#include "lowering/calls/program_numbers.h"
 #include "lowering/calls/small_spread.h"
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/fusion/program_numbers.h"
 #include "lowering/ir/geometry.h"
 
 namespace lazyplug {

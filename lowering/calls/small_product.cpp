@@ -1,11 +1,12 @@
 #include "lowering/calls/small_product.h"
 
-#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "lowering/calls/plain_tensors.h"
 
 namespace lazyplug {
 namespace {
@@ -17,13 +18,8 @@ std::optional<kernels::Matrix> matrix_of(const Geometry& layout) {
   return kernels::Matrix{layout.sizes[0], layout.sizes[1], layout.strides[0], layout.strides[1]};
 }
 
-// oneDNN may round the operands of larger products, if the program allows that.
+// Of larger products, oneDNN may round the operands.
 constexpr int64_t kNeverRounded = 16 * 16 * 16; // multiplications
-
-bool may_round_operands() {
-  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
-  return precision == at::Float32Precision::BF16 || precision == at::Float32Precision::TF32;
-}
 
 } // namespace
 
@@ -53,19 +49,16 @@ SmallProduct::plan(const Geometry* bias, const Geometry& a, const Geometry& b, c
 
 bool SmallProduct::plan_bias(const Geometry& bias) {
   adds_ = true;
-  const size_t num_dims = bias.sizes.size();
-  for (size_t dim = 0; dim < num_dims && num_dims <= 2; ++dim) {
-    const size_t place = dim + 2 - num_dims;
-    if (bias.sizes[dim] != 1 && bias.sizes[dim] != sizes_[place]) {
-      return false;
-    }
-    bias_strides_[place] = bias.sizes[dim] == 1 ? 0 : bias.strides[dim];
+  const auto strides = bias.strides_for(sizes_);
+  if (!strides || bias.dtype != dtype_) {
+    return false;
   }
-  return num_dims <= 2 && bias.dtype == dtype_;
+  std::copy(strides->begin(), strides->end(), bias_strides_);
+  return true;
 }
 
 bool SmallProduct::goes(double alpha, double beta) const {
-  return (!adds_ || (beta == 1 && !std::isnan(alpha))) && !(is_large_ && may_round_operands());
+  return (!adds_ || (beta == 1 && !std::isnan(alpha))) && !(is_large_ && may_round_operands(at::Float32Op::MATMUL));
 }
 
 bool SmallProduct::starts_from_bias(double alpha) const {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "lowering/calls/program_numbers.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {

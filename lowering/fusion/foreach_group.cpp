@@ -5,6 +5,7 @@
 
 #include "lowering/fusion/narrow_floats.h"
 #include "lowering/fusion/pointwise_ops.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {
@@ -62,10 +63,6 @@ std::optional<Opcode> opcode_of(const OpInfo& op) {
     return base == row.op && op.overload() == row.overload;
   });
   return row == std::end(kRows) ? std::nullopt : std::optional(row->opcode);
-}
-
-bool is_real(const c10::IValue& number) {
-  return number.isDouble() || number.isInt();
 }
 
 } // namespace
@@ -222,7 +219,7 @@ bool ForeachGroup::bind_numbers(const GraphNode& node, kernels::Instruction& ins
   const auto numbers = is_list ? example.toListRef() : c10::ArrayRef<c10::IValue>(example);
   instruction.number = static_cast<uint8_t>(numbers_.size());
   numbers_.push_back({scalars[0], is_list});
-  return std::all_of(numbers.begin(), numbers.end(), is_real) && (!is_list || numbers.size() == num_rows()) &&
+  return std::all_of(numbers.begin(), numbers.end(), real_number) && (!is_list || numbers.size() == num_rows()) &&
          numbers_.size() < 256;
 }
 

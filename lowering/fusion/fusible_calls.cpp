@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lowering/fusion/function_layout.h"
+
 namespace lazyplug {
 namespace {
 
@@ -53,56 +55,32 @@ std::string_view variant_of(const Signature& signature) {
   return {};
 }
 
-bool lies_like(const GraphUse& operand, const Geometry& result) {
-  if (!operand.value().defined()) {
-    return false;
+bool add_operand(const GraphNode& node, size_t operand, const PointwiseOp& function, FunctionLayout& layout) {
+  const bool is_row = operand > 0 && function.is_layer_norm();
+  const GraphUse& use = node.operand(operand);
+  if (!use.value().defined()) {
+    layout.add_missing_row();
+    return is_row;
   }
-  const Geometry& seen = seen_by(operand);
-  return seen.dtype == result.dtype && seen.same_memory(result.sizes, result.strides);
+  const Geometry& seen = seen_by(use);
+  const FunctionLayout::Tensor tensor{seen.dtype, seen.sizes, seen.strides, seen.is_dense()};
+  return is_row ? layout.add_row(tensor) : layout.add(tensor);
 }
 
-bool is_part_for(const PointwiseOp& function, const GraphUse& operand, const Geometry& result) {
-  if (!operand.value().defined() || !result.is_contiguous()) {
-    return false;
-  }
-  const Geometry& seen = seen_by(operand);
-  return seen.dtype == result.dtype && seen.sizes == result.sizes && takes_part(function, seen.sizes, seen.strides);
-}
-
-// The operands after the first: a weight, or none, then a bias, if there is a weight.
-bool are_rows_of(const GraphNode& node, const Geometry& result) {
-  bool lacks_row = false;
-  for (size_t i = 1; i < node.num_operands(); ++i) {
-    const GraphUse& operand = node.operand(i);
-    if (!operand.value().defined()) {
-      lacks_row = true;
-      continue;
-    }
-    const Geometry& seen = seen_by(operand);
-    if (lacks_row || seen.dtype != result.dtype || seen.sizes.size() != 1 || seen.sizes[0] != result.sizes.back() ||
-        seen.strides[0] != 1) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// See find_function(). What writes is not computed here, nor what a pass has made of it.
+// What writes is not computed here, nor what a pass has made of it.
 bool is_computed_here(const GraphNode& node, const PointwiseOp& function) {
-  const Geometry& result = function.kind == PointwiseOp::Kind::kReduces ? seen_by(node.operand(0)) : node.layout_of(0);
-  if (node.op().writes() || !node.is_as_recorded() || !takes_dtype(function, result.dtype) ||
-      !takes_rows(function, result.sizes, result.strides)) {
+  if (node.op().writes() || !node.is_as_recorded()) {
     return false;
   }
-  if (function.is_layer_norm()) {
-    return lies_like(node.operand(0), result) && are_rows_of(node, result);
-  }
+  FunctionLayout layout(function);
   for (size_t i = 0; i < node.num_operands(); ++i) {
-    if (!lies_like(node.operand(i), result) && !is_part_for(function, node.operand(i), result)) {
+    if (!add_operand(node, i, function, layout)) {
       return false;
     }
   }
-  return true;
+  const Geometry& result = layout.result();
+  return function.kind == PointwiseOp::Kind::kReduces ||
+         (node.layout_of(0).dtype == result.dtype && node.layout_of(0).same_memory(result.sizes, result.strides));
 }
 
 } // namespace

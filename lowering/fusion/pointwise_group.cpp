@@ -9,35 +9,12 @@
 #include "lowering/fusion/fusible_calls.h"
 #include "lowering/fusion/layer_norm.h"
 #include "lowering/fusion/narrow_floats.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {
 
 using kernels::Opcode;
-
-bool is_real(const c10::IValue& number) {
-  return number.isDouble() || number.isInt();
-}
-
-bool is_one(const c10::IValue& number) {
-  return number.isInt() ? number.toInt() == 1 : number.toDouble() == 1;
-}
-
-// Strides for more dimensions: what is missing, and what has one element, is the same for all.
-std::optional<c10::DimVector> broadcast(const Geometry& geometry, c10::IntArrayRef sizes) {
-  if (geometry.sizes.size() > sizes.size()) {
-    return std::nullopt;
-  }
-  c10::DimVector strides(sizes.size(), 0);
-  const size_t first = sizes.size() - geometry.sizes.size();
-  for (size_t i = 0; i < geometry.sizes.size(); ++i) {
-    if (geometry.sizes[i] != 1 && geometry.sizes[i] != sizes[first + i]) {
-      return std::nullopt;
-    }
-    strides[first + i] = geometry.sizes[i] == 1 ? 0 : geometry.strides[i];
-  }
-  return strides;
-}
 
 } // namespace
 
@@ -325,10 +302,10 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
   }
   const c10::IValue& value = graph_->scalars()[scalar];
   if (arg == 'e') {
-    return is_real(value) && (value.isInt() ? value.toInt() == 2 : value.toDouble() == 2);
+    return real_number(value) == 2;
   }
   const auto place = static_cast<uint8_t>(numbers_.size());
-  if ((arg != 'n' && arg != 's') || !is_real(value) || (is_of_integers() && !value.isInt()) ||
+  if ((arg != 'n' && arg != 's') || !real_number(value) || (is_of_integers() && !value.isInt()) ||
       place == std::numeric_limits<uint8_t>::max()) {
     return false;
   }
@@ -368,7 +345,7 @@ bool PointwiseGroup::rounds_by_place(const GroupStep& step) const {
   }
   const bool adds = step.opcode == Opcode::kAdd || step.opcode == Opcode::kSub;
   const bool has_product =
-      (adds && !is_one(graph_->scalars()[numbers_[step.number]])) || step.opcode == Opcode::kTanhBackward;
+      (adds && real_number(graph_->scalars()[numbers_[step.number]]) != 1) || step.opcode == Opcode::kTanhBackward;
   if (!has_product) {
     return false;
   }
@@ -492,7 +469,7 @@ bool PointwiseGroup::is_squeezed_row_of(const Geometry& result) const {
 // elements of a row see that of the row.
 bool PointwiseGroup::is_one_for_each_row(const GraphUse& operand) const {
   const Geometry& seen = seen_by(operand);
-  const auto strides = broadcast(seen, layout_.sizes);
+  const auto strides = seen.strides_for(layout_.sizes);
   if (!strides || seen.dtype != operand.value().layout().dtype || seen.has_bits() || seen.offset != 0 ||
       (operand.view() && operand.view()->moves())) {
     return false;
@@ -533,7 +510,7 @@ std::optional<GroupStep::Source> PointwiseGroup::find_source(const GraphUse& ope
     return is_for_row_ ? source : spread(source);
   }
   const Geometry& seen = seen_by(operand);
-  const auto strides = broadcast(seen, sizes_in_window());
+  const auto strides = seen.strides_for(sizes_in_window());
   if (!strides || seen.dtype != value.layout().dtype || !kernels::can_read(seen.dtype) || seen.conj || seen.neg) {
     return std::nullopt;
   }

@@ -224,10 +224,6 @@ c10::ArrayRef<const PointwiseOp*> rows_of_op(const OpInfo& op) {
   return find_rows(*index, op.overload().empty() ? name : name + "." + op.overload());
 }
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg();
-}
-
 // Whether the numbers are where the row has some.
 bool takes_numbers(const PointwiseOp& row, c10::ArrayRef<ArgBinding> args) {
   for (size_t i = 0; i < args.size() && row.args[i] != '\0'; ++i) {
@@ -335,8 +331,8 @@ bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype) {
          (dtype == c10::ScalarType::BFloat16 && function.narrow == Narrow::kBoth);
 }
 
-bool takes_tensor(const PointwiseOp& function, const at::Tensor& tensor) {
-  return is_plain(tensor) && takes_dtype(function, tensor.scalar_type());
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg();
 }
 
 bool is_plain_float(const at::Tensor& tensor) {

@@ -100,8 +100,8 @@ bool is_function(const OpInfo& op);
 // The row; null if there is none. `variant` is what the string among the arguments says, if there is one.
 const PointwiseOp* find_function(const OpInfo& op, std::string_view variant);
 bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype);
-// Whether the tensor is such as functions take, however it lies.
-bool takes_tensor(const PointwiseOp& function, const at::Tensor& tensor);
+// Of numbers one beside the other, or apart, as they stand there.
+bool is_plain(const at::Tensor& tensor);
 bool is_plain_float(const at::Tensor& tensor); // of float32
 // Whether a function takes tensors that lie so; all of them, if it is none of rows.
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);

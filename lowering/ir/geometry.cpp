@@ -158,6 +158,24 @@ bool Geometry::matches(const c10::TensorImpl& tensor) const {
   return tensor.storage_offset() == offset && matches_apart_from_offset(tensor);
 }
 
+std::optional<c10::DimVector> Geometry::strides_for(c10::IntArrayRef other_sizes) const {
+  if (sizes.size() > other_sizes.size()) {
+    return std::nullopt;
+  }
+  c10::DimVector result(other_sizes.size(), 0);
+  const size_t first = other_sizes.size() - sizes.size();
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (sizes[dim] == 1) {
+      continue;
+    }
+    if (sizes[dim] != other_sizes[first + dim]) {
+      return std::nullopt;
+    }
+    result[first + dim] = strides[dim];
+  }
+  return result;
+}
+
 bool Geometry::matches_apart_from_offset(const c10::TensorImpl& tensor) const {
   return same_values(tensor.sizes(), sizes) && same_values(tensor.strides(), strides) &&
          c10::typeMetaToScalarType(tensor.dtype()) == dtype && tensor.is_conj() == conj && tensor.is_neg() == neg &&

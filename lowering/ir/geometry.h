@@ -5,6 +5,7 @@
 #include <c10/util/DimVector.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -61,6 +62,9 @@ struct Geometry {
   bool matches(const Geometry& tensor) const {
     return *this == tensor;
   }
+  // The strides of an expanded view of these sizes, where dimensions that are missing, or of one element, have 0.
+  // Nothing if they do not fit.
+  std::optional<c10::DimVector> strides_for(c10::IntArrayRef other_sizes) const;
   // The same, wherever in its storage it begins.
   bool matches_apart_from_offset(const c10::TensorImpl& tensor) const;
   bool operator==(const Geometry& other) const;

@@ -38,18 +38,14 @@ bool may_overlap(const std::vector<Dim>& dims, int64_t item) {
 // the elements cannot be matched, or are not written to places of their own.
 std::optional<std::vector<Dim>> common_dims(const Geometry& to, const Geometry& from) {
   const auto item = static_cast<int64_t>(c10::elementSize(to.dtype));
-  if (from.sizes.size() > to.sizes.size()) {
+  const auto strides = from.strides_for(to.sizes);
+  if (!strides) {
     return std::nullopt;
   }
-  const size_t missing = to.sizes.size() - from.sizes.size();
   std::vector<Dim> dims;
   for (size_t i = 0; i < to.sizes.size(); ++i) {
-    const bool is_there = i >= missing && from.sizes[i - missing] != 1;
-    if (is_there && from.sizes[i - missing] != to.sizes[i]) {
-      return std::nullopt;
-    }
     if (to.sizes[i] != 1) {
-      dims.push_back({to.sizes[i], to.strides[i] * item, is_there ? from.strides[i - missing] * item : 0});
+      dims.push_back({to.sizes[i], to.strides[i] * item, (*strides)[i] * item});
     }
   }
   std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.to > b.to; });

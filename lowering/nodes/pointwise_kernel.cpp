@@ -13,8 +13,8 @@
 #include <atomic>
 #include <sstream>
 
-#include "lowering/calls/program_numbers.h"
 #include "lowering/calls/runtime_ops.h"
+#include "lowering/fusion/program_numbers.h"
 #include "lowering/nodes/node_attributes.h"
 #include "lowering/nodes/tile_kernel.h"
 

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "lowering/calls/program_numbers.h"
 #include "lowering/calls/small_product.h"
+#include "lowering/fusion/program_numbers.h"
 
 namespace lazyplug {
 namespace {

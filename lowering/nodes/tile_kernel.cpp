@@ -6,8 +6,8 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/library.h>
 
-#include "lowering/calls/program_numbers.h"
 #include "lowering/calls/runtime_ops.h"
+#include "lowering/fusion/program_numbers.h"
 #include "lowering/ir/geometry.h"
 
 namespace lazyplug {
