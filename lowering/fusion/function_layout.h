@@ -26,7 +26,7 @@ class FunctionLayout {
     lacks_row_ = true;
   }
 
-  // Of the function that does not sum up rows: as the first tensor, without gaps.
+  // Of a function that does not sum up rows: as the first tensor, without gaps.
   const Geometry& result() const {
     return result_;
   }
