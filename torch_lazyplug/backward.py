@@ -42,8 +42,8 @@ def _noting(begin: bool) -> Callable[[Function], Function]:
     """Nodes that are made while saved tensors have hooks run Python's code."""
 
     def wrap(change_hooks: Function) -> Function:
-        def wrapper(*args: Any) -> Any:
-            result = change_hooks(*args)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = change_hooks(*args, **kwargs)
             _C._backward._note_saved_tensors_hooks(begin)
             return result
 
@@ -58,3 +58,5 @@ def install() -> None:
     for module in (torch._C._autograd, torch.autograd):
         wrap_attribute(module, "_push_saved_tensors_default_hooks", _noting(begin=True))
         wrap_attribute(module, "_pop_saved_tensors_default_hooks", _noting(begin=False))
+    # Hooks of single ones, of nodes of any thread: they never end.
+    wrap_attribute(torch._C._autograd.SavedTensor, "register_hooks", _noting(begin=True))

@@ -3,10 +3,12 @@
 What has been recorded is to run as if it had run at once: before such a setting changes, what is pending runs.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.backends import ContextProp
 
 from torch_lazyplug import _C
 from torch_lazyplug._wrapping import Function, wrap_attribute
@@ -41,7 +43,18 @@ _OPS_OF_SETTERS = {
 def install() -> None:
     """Has these functions run what is pending first; does nothing if that has been done."""
     for owner, name, read in _SETTERS:
+        setter = getattr(owner, name)
         wrap_attribute(owner, name, _after_what_is_pending(read, _OPS_OF_SETTERS.get(name, [])))
+        for prop in _properties():
+            if prop.setter is setter:
+                prop.setter = getattr(owner, name)
+
+
+def _properties() -> Iterator[ContextProp]:
+    """What is assigned to, as ``torch.backends.mkldnn.enabled`` is: each keeps a setter."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.backends."):
+            yield from (prop for prop in vars(type(module)).values() if isinstance(prop, ContextProp))
 
 
 def _after_what_is_pending(read: Callable[..., Any] | None, ops: list[str]) -> Callable[[Function], Function]:

@@ -93,7 +93,7 @@ class BackwardPass final : public torch::autograd::Node {
 };
 
 // Hooks for saved tensors begin, or end, on this thread: torch.autograd.graph.saved_tensors_hooks. Nodes that are made
-// meanwhile may run Python's code when they run.
+// meanwhile may run Python's code when they run. Hooks of single saved tensors begin, but do not end.
 void note_saved_tensors_hooks(bool begin);
 
 // The node of autograd that is running on this thread, or null.

@@ -1,4 +1,7 @@
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/max_pool1d_native.h>
+
+#include <optional>
 
 #include "backend/native/kernels.h"
 
@@ -19,6 +22,10 @@ at::Tensor max_pool1d(
       "\"max_pool1d_impl\" not implemented for '",
       self.scalar_type(),
       "'");
+  std::optional<at::AutoDispatchBelowADInplaceOrView> guard; // what the way over max_pool2d squeezes is no view
+  if (!is_differentiated) {
+    guard.emplace();
+  }
   const at::Tensor& argument = is_differentiated ? self : self.contiguous();
   return at::native::max_pool1d(argument, kernel_size, stride, padding, dilation, ceil_mode);
 }

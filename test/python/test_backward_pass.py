@@ -477,6 +477,31 @@ def test_passes_of_many_threads():
     """)
 
 
+def test_hooks_of_single_saved_tensors_are_the_engines():
+    """In a process of its own, whose passes are the engine's from then on."""
+    run_fresh("""
+        def differentiate(device):
+            weight = torch.arange(1.0, 4.0, device=device).requires_grad_()
+            y = weight.exp()
+            nodes = []
+
+            def unpack(tensor):
+                torch.set_grad_enabled(True)
+                nodes.append(type(torch._C._current_autograd_node()).__name__)
+                return tensor
+
+            y.grad_fn._raw_saved_result.register_hooks(lambda tensor: tensor, unpack)
+            (y * weight).sum().backward()
+            return nodes, weight.grad.requires_grad, weight.grad.tolist()
+
+        nodes, requires_grad, gradient = differentiate("lazy")
+        expected = differentiate("cpu")
+        assert (nodes, requires_grad) == expected[:2]
+        torch.testing.assert_close(torch.tensor(gradient), torch.tensor(expected[2]))
+        assert not torch_lazyplug.metrics.counter_value("BackwardPass")
+    """)
+
+
 def test_passes_within_passes():
     """A reentrant checkpoint runs a pass in a node of Python."""
     x = torch.ones(2, device=DEVICE, requires_grad=True)

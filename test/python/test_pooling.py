@@ -84,3 +84,18 @@ def test_means_are_the_cpus(image, pool, counts_padding, at_once):
         finish_pending()
     assert done.fallback_ops == {}
     assert_same(y.cpu(), F.avg_pool2d(x, **POOLS[pool], count_include_pad=counts_padding))
+
+
+def test_a_vectors_pool_is_no_view_unless_it_is_differentiated():
+    def pool(x, weight):
+        with torch.no_grad():
+            y = F.max_pool1d(x, 2)
+        is_view = y._is_view()
+        y.mul_(weight)
+        y.sum().backward()
+        return is_view, weight.grad.cpu()
+
+    for device in ("cpu", DEVICE):
+        x = torch.arange(12.0).view(1, 2, 6).to(device)
+        is_view, gradient = pool(x, torch.ones(1, device=device, requires_grad=True))
+        assert not is_view and gradient.item() == 36

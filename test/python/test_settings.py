@@ -68,6 +68,32 @@ def test_results_lie_as_the_setting_has_them():
             assert_same(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.own_schedule("is pending when the setting changes")
+@pytest.mark.parametrize("name", ["enabled", "deterministic"])
+def test_settings_that_are_assigned_to_are_noticed(name):
+    before = getattr(torch.backends.mkldnn, name)
+    try:
+        with work() as done:
+            y = torch.ones(3, device=DEVICE) + 1
+            setattr(torch.backends.mkldnn, name, not before)
+        assert done.flushes == 1 and y.tolist() == [2, 2, 2]
+        assert getattr(torch.backends.mkldnn, name) is not before
+    finally:
+        setattr(torch.backends.mkldnn, name, before)
+
+
+def test_results_lie_as_the_property_has_them():
+    images = torch.randn(1, 4, 7, 7, 7).contiguous(memory_format=torch.channels_last_3d)
+    filters = torch.randn(8, 1, 3, 3, 3)
+    try:
+        for enabled in (True, False, True):
+            torch.backends.mkldnn.enabled = enabled
+            expected = torch.conv3d(images, filters, groups=4)
+            assert torch.conv3d(images.to(DEVICE), filters.to(DEVICE), groups=4).stride() == expected.stride()
+    finally:
+        torch.backends.mkldnn.enabled = True
+
+
 def test_calls_are_refused_as_the_setting_has_it():
     def unpool(device):
         places = torch.arange(64, device=device).view(1, 1, 8, 8)
