@@ -81,7 +81,7 @@ def lines(statements, indent=""):
 
 
 def _prints(statement):
-    return _is_read(statement) and not statement.code.startswith(("del ", "mark_step("))
+    return _is_read(statement) and not statement.code.startswith(("del ", "mark_step(", "run_at_once("))
 
 
 def _block_head(statement):

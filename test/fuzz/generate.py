@@ -327,7 +327,12 @@ class Generator(Builder):
         self.add(self.rng.choice(catalog.READS), Ref(name), Ref(self.like(name) or name))
 
     def cut(self):
-        code = self.rng.choice(["mark_step(device)", "mark_step(device, wait=True)"])
+        code = self.rng.choice(
+            [
+                *("mark_step(device)", "mark_step(device, wait=True)"),
+                *('run_at_once(device, "always")', 'run_at_once(device, "never")'),
+            ]
+        )
         self.blocks[-1].append(Statement(code))
 
     def branch(self):

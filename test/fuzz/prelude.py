@@ -13,3 +13,11 @@ def mark_step(device, wait=False):
         import torch_lazyplug
 
         torch_lazyplug.mark_step(wait=wait)
+
+
+def run_at_once(device, value):
+    """Changes in the middle of a program whether calls are recorded, beside what is pending."""
+    if device.startswith("lazy"):
+        import torch_lazyplug
+
+        torch_lazyplug.config.set("run_at_once", value)

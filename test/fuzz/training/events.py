@@ -60,6 +60,11 @@ def mark(draw, phase):
     return f"mark_step(device, wait={draw.chance(0.3)})"
 
 
+@event(*ANYWHERE)
+def switch(draw, phase):
+    return f'run_at_once(device, "{draw.choice("always", "never")}")'
+
+
 @event(*ANYWHERE, weight=2)
 def read_in_thread(draw, phase):
     name = _readable(draw, phase)
@@ -151,6 +156,14 @@ def turn_parameter(draw, phase):
 @event("end")
 def freeze(draw, phase):
     return f"{_parameter(draw)}.requires_grad_(step % 2 == 1)"
+
+
+@event("forward", "end")
+def buffers(draw, phase):
+    """What reads running statistics before they change."""
+    name = draw.tensor("[]")
+    draw.finish.append(f'for value in {name}:\n    note("buffer", value)')
+    return f"{name}.extend(2 * b for b in modules.buffers() if b.is_floating_point())"
 
 
 @event("end", weight=2)

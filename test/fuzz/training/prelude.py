@@ -4,7 +4,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint  # noqa: F401  (programs use it)
 
-from ..prelude import F, mark_step, torch  # noqa: F401
+from ..prelude import F, mark_step, run_at_once, torch  # noqa: F401
 
 NOISE = 0.0  # relative; what rounding does to a program shows when its data are changed a little
 NOISE_SEED = 0
