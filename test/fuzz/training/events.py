@@ -158,12 +158,15 @@ def freeze(draw, phase):
     return f"{_parameter(draw)}.requires_grad_(step % 2 == 1)"
 
 
-@event("forward", "end")
+@event("forward", "end", weight=2)
 def buffers(draw, phase):
-    """What reads running statistics before they change."""
+    """What reads running statistics before they change, perhaps pending beside a call at once that changes them."""
     name = draw.tensor("[]")
     draw.finish.append(f'for value in {name}:\n    note("buffer", value)')
-    return f"{name}.extend(2 * b for b in modules.buffers() if b.is_floating_point())"
+    reads = f"{name}.extend(2 * b for b in modules.buffers() if b.is_floating_point())"
+    if draw.chance(0.5):
+        return reads
+    return f'run_at_once(device, "never")\n{reads}\nrun_at_once(device, "always")'
 
 
 @event("end", weight=2)
