@@ -68,6 +68,14 @@ def test_results_lie_as_the_setting_has_them():
             assert_same(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture
+def properties_may_be_set():
+    """PyTorch's own test harness forbids it, in the process that has imported it."""
+    with torch.backends.__allow_nonbracketed_mutation():
+        yield
+
+
+@pytest.mark.usefixtures("properties_may_be_set")
 @pytest.mark.own_schedule("is pending when the setting changes")
 @pytest.mark.parametrize("name", ["enabled", "deterministic"])
 def test_settings_that_are_assigned_to_are_noticed(name):
@@ -82,6 +90,7 @@ def test_settings_that_are_assigned_to_are_noticed(name):
         setattr(torch.backends.mkldnn, name, before)
 
 
+@pytest.mark.usefixtures("properties_may_be_set")
 def test_results_lie_as_the_property_has_them():
     images = torch.randn(1, 4, 7, 7, 7).contiguous(memory_format=torch.channels_last_3d)
     filters = torch.randn(8, 1, 3, 3, 3)
