@@ -42,10 +42,11 @@ _OPS_OF_SETTERS = {
 
 def install() -> None:
     """Has these functions run what is pending first; does nothing if that has been done."""
+    properties = list(_properties())
     for owner, name, read in _SETTERS:
         setter = getattr(owner, name)
         wrap_attribute(owner, name, _after_what_is_pending(read, _OPS_OF_SETTERS.get(name, [])))
-        for prop in _properties():
+        for prop in properties:
             if prop.setter is setter:
                 prop.setter = getattr(owner, name)
 

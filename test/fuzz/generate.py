@@ -327,13 +327,9 @@ class Generator(Builder):
         self.add(self.rng.choice(catalog.READS), Ref(name), Ref(self.like(name) or name))
 
     def cut(self):
-        code = self.rng.choice(
-            [
-                *("mark_step(device)", "mark_step(device, wait=True)"),
-                *('run_at_once(device, "always")', 'run_at_once(device, "never")'),
-            ]
-        )
-        self.blocks[-1].append(Statement(code))
+        codes = ["mark_step(device)", "mark_step(device, wait=True)"]
+        codes += ['run_at_once(device, "always")', 'run_at_once(device, "never")']
+        self.blocks[-1].append(Statement(self.rng.choice(codes)))
 
     def branch(self):
         name, code = self.tensor(lambda t: t.numel() > 0), self.rng.choice(catalog.CONDITIONS)
