@@ -16,6 +16,11 @@ namespace {
 
 using kernels::Opcode;
 
+// As comparisons of the ones with the others see them, that is, rounded perhaps.
+bool holds_truths_and_integers(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Long;
+}
+
 } // namespace
 
 const PointwiseOp* PointwiseGroup::find_row(const GraphNode& node) const {
@@ -304,6 +309,11 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
   if (arg == 'e') {
     return real_number(value) == 2;
   }
+  // Truths are compared with a number in its own dtype, to which that of the group may not be equal: 257 is 1 as uint8.
+  const bool is_beside_truths = arg == 'n' && call_dtype_ == c10::ScalarType::Bool;
+  if (is_beside_truths && !(value.isInt() && holds_truths_and_integers(layout_.dtype))) {
+    return false;
+  }
   const auto place = static_cast<uint8_t>(numbers_.size());
   if ((arg != 'n' && arg != 's') || !real_number(value) || (is_of_integers() && !value.isInt()) ||
       place == std::numeric_limits<uint8_t>::max()) {
@@ -418,7 +428,7 @@ bool PointwiseGroup::has_layout(const GraphNode& node, const PointwiseOp& op) {
     const Geometry& reduced = seen_by(node.operand(0));
     is_for_row_ = false;
     return can_reduce(op) && (is_row_of(result) || is_squeezed_row_of(result)) && reduced.dtype == layout_.dtype &&
-           dtype == layout_.dtype && reduced.sizes == layout_.sizes && reduced.strides == layout_.strides;
+           dtype == layout_.dtype && layout_.same_memory(reduced.sizes, reduced.strides);
   }
   const bool may_write = !is_in_place_ || contains(node.operand(0).value().node);
   is_for_row_ = has_rows_of(kMinRow) && is_row_of(result) && may_write && reads_row(node);
@@ -449,9 +459,8 @@ bool PointwiseGroup::can_reduce(const PointwiseOp& op) const {
          (!is_norm || (layout_.dtype == c10::ScalarType::Float && kernels::has_norms_of_pytorch()));
 }
 
-// Without gaps.
 bool PointwiseGroup::has_rows_of(int64_t min_length) const {
-  return !layout_.sizes.empty() && layout_.sizes.back() >= min_length && layout_.is_contiguous();
+  return are_rows_without_gaps(layout_.sizes, layout_.strides) && layout_.sizes.back() >= min_length;
 }
 
 bool PointwiseGroup::is_row_of(const Geometry& result) const {

@@ -339,13 +339,16 @@ bool is_plain_float(const at::Tensor& tensor) {
   return is_plain(tensor) && tensor.scalar_type() == at::kFloat;
 }
 
+bool are_rows_without_gaps(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  return !sizes.empty() && Geometry::contiguous(c10::ScalarType::Float, sizes).same_memory(sizes, strides);
+}
+
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   if (!kernels::is_about_rows(function.opcode)) {
     return true;
   }
-  return !sizes.empty() && sizes.back() >= function.min_row && sizes.back() <= function.max_row &&
-         c10::multiply_integers(sizes) != 0 &&
-         Geometry::contiguous(c10::ScalarType::Float, sizes).same_memory(sizes, strides);
+  return are_rows_without_gaps(sizes, strides) && sizes.back() >= function.min_row &&
+         sizes.back() <= function.max_row && c10::multiply_integers(sizes) != 0;
 }
 
 bool takes_part(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides) {

@@ -103,6 +103,8 @@ bool takes_dtype(const PointwiseOp& function, c10::ScalarType dtype);
 // Of numbers one beside the other, or apart, as they stand there.
 bool is_plain(const at::Tensor& tensor);
 bool is_plain_float(const at::Tensor& tensor); // of float32
+// Whether they lie as contiguous() makes them, wherever dimensions of one element stand.
+bool are_rows_without_gaps(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 // Whether a function takes tensors that lie so; all of them, if it is none of rows.
 bool takes_rows(const PointwiseOp& function, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 // Whether a function, unless it is one of rows or of lists, takes a tensor that lies so, as columns of a matrix do,

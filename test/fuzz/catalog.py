@@ -23,6 +23,7 @@ logical_or logical_xor bitwise_and bitwise_or bitwise_xor ldexp xlogy heaviside 
 BINARY_WITHOUT_IN_PLACE = _names("maximum minimum fmax fmin logaddexp rsub")
 COMMON_BINARY = _names("add sub mul div eq gt lt logical_and")
 OPERATORS = _names("+ - * / // % & | ^ < <= == != > >=")
+COMPARISONS = _names("eq ne lt le gt ge < <= == != > >=")
 
 TERNARY = [
     "torch.addcmul({0}, {1}, {2}, value={3})",
@@ -35,6 +36,9 @@ TERNARY = [
     "torch.where({0} > {3}, {1}, {2})",
     "torch.where({0} != 0, {1}, {3})",
     "{0}.masked_fill({1} > 0, {3})",
+    "{0}.masked_fill(({0} > 0) == {4}, {3})",
+    "({0} * {1}).masked_fill(({2} > 1) < {4}, {3})",
+    "torch.where(({0} > 0) >= {4}, {1}, {2})",
 ]
 TERNARY_IN_PLACE = [
     "{0}.addcmul_({1}, {2}, value={3})",
@@ -229,6 +233,8 @@ INTEGERS = [-3, -2, -1, 0, 1, 1, 2, 3, 4]
 HALVES = [-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0]
 SCALARS = [0, 1, 2, 3, -1, -2, 0.5, 2.0, -1.5, 1.0, True]
+# Nor what is near to numbers of some dtypes, or equal to them but for their highest bits.
+COMPARED = [-256, 255, 256, 257, 2**16 + 1, 2**31, 2**32, 2**32 + 1, 1 + 1e-9, -1e-46, 1e39, False]
 
 INDEX_READS = [
     "torch.index_select({0}, {1}, {2})",

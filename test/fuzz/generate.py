@@ -109,9 +109,9 @@ class Generator(Builder):
     def binary(self):
         names = catalog.COMMON_BINARY if self.rng.random() < 0.5 else catalog.BINARY
         name, form, op = self.tensor(), self.rng.random(), self.rng.choice(names)
-        other = self.operand(name)
+        other = self._operand_of(op, name)
         if form < 0.25:
-            self._operator(name, other)
+            self._operator(name)
         elif form < 0.4:
             op = self.rng.choice(catalog.BINARY_WITHOUT_IN_PLACE) if self.rng.random() < 0.3 else op
             self.add(f"torch.{op}({{0}}, {{1}})", Ref(name), other, results=1)
@@ -121,14 +121,21 @@ class Generator(Builder):
         else:
             self._with_out(f"torch.{op}({{0}}, {{1}}, out={{2}})", Ref(name), other, aliasing=True)
 
-    def _operator(self, name, other):
+    def _operand_of(self, op, name):
+        other = self.operand(name)
+        is_number = op in catalog.COMPARISONS and not isinstance(other, Ref)
+        return self.rng.choice(catalog.COMPARED) if is_number and self.rng.random() < 0.5 else other
+
+    def _operator(self, name):
         operator = self.rng.choice(catalog.OPERATORS)
+        other = self._operand_of(operator, name)
         code = f"{{1}} {operator} {{0}}" if self.rng.random() < 0.2 else f"{{0}} {operator} {{1}}"
         self.add(code, Ref(name), other, results=1)
 
     def ternary(self):
         name = self.tensor()
         args = (Ref(name), Ref(self.like(name) or name), Ref(self.like(name) or name), self.scalar())
+        args += (self.rng.choice(catalog.COMPARED),)
         if self.rng.random() < 0.5:
             self.add(self.rng.choice(catalog.TERNARY), *args, results=1)
         else:

@@ -185,6 +185,34 @@ def test_truths_alone_are_no_group():
     assert groups() == (0, 0)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32, torch.float64])
+def test_truths_are_compared_with_numbers_as_such(dtype):
+    """Not as numbers of the group's dtype, of which others may be zero or one."""
+    numbers = (0, 1, 2, -1, 256, 257, 2**31, 2**32, 2**32 + 1, -(2**63), 0.5, 1 + 1e-9, 1e-46, 1e300, True)
+    x, truths = torch.tensor([0, 1, 2]).to(dtype), torch.tensor([True, False, True])
+
+    def compute(x, truths):
+        results = [x + x]
+        for number in numbers:
+            results += [(x > 0) == number, (x > 1) & (truths < number), truths >= number, truths.clone().ne_(number)]
+            results.append((results[0] * results[0]).masked_fill(truths == number, 3))
+        return results
+
+    for wanted, got in zip(compute(x, truths), compute(x.to(DEVICE), truths.to(DEVICE)), strict=True):
+        assert_same(got.cpu(), wanted)
+
+
+@pytest.mark.own_schedule("counts groups")
+def test_comparisons_of_truths_with_integers_are_in_groups():
+    x = inputs()[0]
+
+    def masked(x):
+        return (x * 2).masked_fill((x > 0) == 0, 5)
+
+    assert torch.equal(on_device(masked, x), masked(x))
+    assert groups() == (1, 4)
+
+
 @pytest.mark.own_schedule("counts groups")
 def test_masked_fill_of_truths_is_the_cpus():
     """The number becomes a truth, too."""
