@@ -427,9 +427,13 @@ void InstructionRun::run_in_part(const Instruction& instruction) {
   }
   for (size_t i = 0; i < instruction.outputs.size(); ++i) {
     const uint32_t output = instruction.first_output + i;
-    if (const OpError error = find_error(instruction, instruction.outputs[i].inputs); error.error) {
-      const int64_t old = instruction.outputs[i].old;
+    const OpError error = find_error(instruction, instruction.outputs[i].inputs);
+    if (error.error) {
       errors_[output] = error;
+    }
+    // The kernel itself may have failed.
+    if (error.error || (errors_[output].error && !registers_[output].isTensor())) {
+      const int64_t old = instruction.outputs[i].old;
       registers_[output] = old < 0 ? c10::IValue() : inputs[old];
     }
   }

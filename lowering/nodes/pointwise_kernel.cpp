@@ -4,9 +4,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/sum.h>
 #include <c10/util/StringUtil.h>
+#include <sys/mman.h>
 #include <torch/csrc/jit/runtime/custom_operator.h>
 
 #include <algorithm>
@@ -123,6 +125,21 @@ kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
     }
   }
   return {layout[0], layout[1], inputs};
+}
+
+// What stands for an input that has failed, perhaps since there was no memory for it: pages that are only read have
+// none.
+at::Tensor zeros_without_memory(const Geometry& layout) {
+  const size_t size = std::max<size_t>(layout.extent_bytes(), 1);
+  void* pages = mmap(
+      nullptr,
+      size,
+      PROT_READ,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+      /*fd=*/-1,
+      /*offset=*/0);
+  TORCH_CHECK_WITH(OutOfMemoryError, pages != MAP_FAILED, "there are no addresses for ", size, " bytes");
+  return at::from_blob(pages, layout.sizes, layout.strides, [size](void* data) { munmap(data, size); }, layout.dtype);
 }
 
 // As at::TensorIterator decides.
@@ -282,7 +299,7 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
     } else {
       call.is_missing.resize(num_inputs);
       call.is_missing[i] = true;
-      call.inputs.push_back(empty(*inputs_[i]).zero_());
+      call.inputs.push_back(zeros_without_memory(*inputs_[i]));
     }
     const at::Tensor& input = call.inputs.back();
     call.memory.push_back({const_cast<void*>(input.const_data_ptr()), input.scalar_type()});
@@ -359,7 +376,9 @@ at::Tensor PointwiseKernel::find_donor(size_t output, const Call& call) const {
   for (const size_t input : donors_[output]) {
     const at::Tensor& tensor = call.inputs[input];
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    if (tensor.use_count() == 1 && storage.use_count() == 1 && storage.nbytes() == outputs_[output].extent_bytes()) {
+    const bool is_there = call.is_missing.empty() || !call.is_missing[input];
+    if (is_there && tensor.use_count() == 1 && storage.use_count() == 1 &&
+        storage.nbytes() == outputs_[output].extent_bytes()) {
       // The counts are read relaxed: what other threads did with the memory comes before.
       std::atomic_thread_fence(std::memory_order_acquire);
       return tensor;

@@ -8,6 +8,8 @@ import pytest
 import torch
 from helpers import DEVICE, assert_same, flag, run_fresh, work
 
+from torch_lazyplug import config
+
 pytestmark = pytest.mark.lazy_only
 
 MIB = 1 << 20
@@ -244,6 +246,29 @@ def test_out_of_memory(limit):
     assert_same((x[0] + 1).cpu(), torch.full((1024,), 2.0))
     assert kept.sum().item() == MIB
     assert torch.lazy.memory_stats()["num_ooms"] == 1
+
+
+@pytest.fixture(params=["always", "never"])
+def compiled(request):
+    with config.changed({"compile": request.param, "run_at_once": "never"}):
+        yield
+
+
+@pytest.mark.usefixtures("compiled")
+def test_out_of_memory_spares_what_shares_a_group(limit):
+    count, average = torch.ones(1000).to(DEVICE), torch.ones(1000).to(DEVICE)
+    limit(4 * MIB)
+    large = torch.ones(8 * MIB, device=DEVICE)
+    lost = large[:1000].exp()
+    lost_in_place = torch.ones(1000).to(DEVICE).add_(large[1000:2000])
+    count.add_(1)
+    average[:500].add_(count[500:], alpha=0.5)
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            lost.cpu()
+        assert count.tolist() == [2.0] * 1000
+        assert average.tolist() == [2.0] * 500 + [1.0] * 500
+    assert lost_in_place.tolist() == [1.0] * 1000
 
 
 def test_out_of_memory_names_the_line(limit):
