@@ -80,7 +80,10 @@ void wait_device_ops(const std::vector<std::string>& devices) {
 void sync_multi(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& devices, bool wait) {
   const SyncCause cause("sync_multi");
   for (const at::Tensor& tensor : tensors) {
-    DeviceContext::materialize(lazy_storage_of(tensor));
+    // Memory that another library shares, as from_dlpack() does, is there.
+    if (tensor.device().type() != kLazyDevice || is_lazy(tensor)) {
+      DeviceContext::materialize(lazy_storage_of(tensor));
+    }
   }
   if (!devices.empty()) {
     mark_step("", devices, wait);

@@ -89,7 +89,7 @@ at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) 
   const bool is_ours = tensor->device().type() == kLazyDevice;
   const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy->is_same(*tensor); });
   if (!pair) {
-    at::Tensor cpu = is_ours ? convert_to_cpu(*tensor) : *tensor;
+    at::Tensor cpu = is_ours ? convert_to_cpu(*tensor, written) : *tensor;
     pair = &tensors_.emplace_back(std::move(tensor), std::move(cpu));
   }
   if (written && is_ours) {
@@ -99,25 +99,25 @@ at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) 
 }
 
 // The memory of a storage is asked for once: who asks again would not be alone.
-at::Tensor CpuTensors::part_to_cpu(const at::Tensor& part) {
+at::Tensor CpuTensors::part_to_cpu(const at::Tensor& part, bool written) {
   const auto* storage = storage_impl(part);
   for (const StoragePair& pair : storages_) {
     if (pair.lazy.unsafeGetStorageImpl() == storage) {
       return make_cpu_tensor(pair.cpu, Geometry::of(*part.unsafeGetTensorImpl()));
     }
   }
-  at::Tensor cpu = cpu_alias(part, may_write_ ? Access::kWrite : Access::kRead);
+  at::Tensor cpu = cpu_alias(part, written ? Access::kWrite : Access::kRead);
   storages_.push_back({part.storage(), cpu.storage()});
   return cpu;
 }
 
-at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor) {
+at::Tensor CpuTensors::convert_to_cpu(const at::Tensor& tensor, bool written) {
   // A few kernels compute more for tensors that will be differentiated. (A write of a number that requires
   // gradients makes a tensor of bools require them, too.)
   const bool requires_grad = tensor.requires_grad() && torch::autograd::isDifferentiableType(tensor.scalar_type());
   at::Tensor cpu = is_non_strided(tensor)
-                       ? convert_non_strided(tensor, [this](const at::Tensor& part) { return part_to_cpu(part); })
-                   : may_write_    ? part_to_cpu(tensor)
+                       ? convert_non_strided(tensor, [&](const at::Tensor& part) { return part_to_cpu(part, written); })
+                   : may_write_    ? part_to_cpu(tensor, written)
                    : requires_grad ? cpu_alias(tensor, Access::kRead)
                                    : cpu_operand(tensor);
   if (requires_grad) {

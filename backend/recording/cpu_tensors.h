@@ -39,7 +39,8 @@ class CpuTensors {
   // `may_write`: the op may write a tensor or change what it is.
   CpuTensors(c10::DeviceIndex device, bool may_write) : device_(device), may_write_(may_write) {}
 
-  // The CPU tensor that stands for an argument: itself if it is not lazy.
+  // The CPU tensor that stands for an argument: itself if it is not lazy. Those that are written come first: their
+  // memory is made private, and what was exported of it stays with the old one, which only read ones keep.
   at::Tensor to_cpu(at::Tensor tensor, bool written) {
     return to_cpu(c10::MaybeOwned<at::Tensor>::owned(std::move(tensor)), written);
   }
@@ -71,8 +72,8 @@ class CpuTensors {
     return found == tensors_.end() ? nullptr : found;
   }
   at::Tensor to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written);
-  at::Tensor part_to_cpu(const at::Tensor& part);
-  at::Tensor convert_to_cpu(const at::Tensor& tensor);
+  at::Tensor part_to_cpu(const at::Tensor& part, bool written);
+  at::Tensor convert_to_cpu(const at::Tensor& tensor, bool written);
   at::Tensor strided_to_lazy(const at::Tensor& cpu);
   c10::Storage lazy_storage(const at::Tensor& cpu);
   c10::Storage current_storage(const at::Tensor& cpu);

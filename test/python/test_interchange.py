@@ -10,6 +10,7 @@ import torch
 from helpers import DEVICE, assert_same, work
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
 
+import torch_lazyplug as lp
 from torch_lazyplug import config
 
 pytestmark = pytest.mark.lazy_only
@@ -300,6 +301,36 @@ def test_what_is_exported_is_kept_by_who_has_it(write, mode):
         assert x.sum().item() != expected.sum()
         assert_same(alias.cpu(), expected)
         assert (array == expected.numpy()).all()
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: torch.ones(2, 3, device=DEVICE).add_(x),
+        lambda x: torch.ones(2, 3, device=DEVICE).copy_(x),
+        lambda x: torch.ones(2, 3, device=DEVICE).lerp_(x, x),
+        lambda x: torch.ones(2, 3, device=DEVICE).put_(torch.arange(6, device=DEVICE).view(2, 3), x),
+        lambda x: torch.add(x, 1, out=torch.ones(2, 3, device=DEVICE)),
+        lambda x: from_dlpack(torch.ones(2, 3, device=DEVICE)).add_(x),
+    ],
+)
+def test_what_is_exported_is_shared_while_others_are_written(write, mode):
+    with config.changed({"run_at_once": mode}):
+        x = numbers()
+        x.sum().item()
+        array = np.from_dlpack(x, device="cpu")
+        assert write(x).sum().item() >= 21
+        array[0, 0] = 100
+        assert x[0, 0].item() == 100
+
+
+def test_what_another_library_shares_is_there():
+    shared = from_dlpack(numbers())
+    lp.sync_multi([shared, numbers()], [])
+    assert_same(lp.to_cpu([shared])[0], numbers().cpu())
+    with pytest.raises(RuntimeError, match="expected a lazy tensor"):
+        lp.sync_multi([torch.ones(2)], [])
 
 
 def test_exports_share():
