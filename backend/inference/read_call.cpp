@@ -47,8 +47,7 @@ class CallReader {
     const OpInfo& op = *call_.op;
     const bool hidden_writes = op.makes_hidden_writes(arguments);
     for (size_t i = 0; i < arguments.size(); ++i) {
-      const bool written = op.args()[i].written || (hidden_writes && op.hidden_write(i));
-      read_argument(op.args()[i], arguments[i], written);
+      read_argument(op.args()[i], arguments[i], op.writes_argument(i, hidden_writes));
     }
     check_cpu_tensors();
     if (!call_.obstacle && op.shape_may_depend_on_data() && (reads_mask() || lacks_size(arguments))) {

@@ -13,6 +13,7 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/parsed_flag.h"
+#include "device/fork.h"
 #include "device/generator.h"
 #include "device/runtime.h"
 #include "lowering/calls/light_calls.h"
@@ -46,10 +47,13 @@ class CpuCall {
   void run(Kernels kernels) {
     const size_t first = stack_->size() - op_.num_args();
     const bool hidden_writes = op_.makes_hidden_writes(torch::jit::last(*stack_, op_.num_args()));
-    for (size_t i = 0; i < op_.num_args(); ++i) {
-      auto& argument = (*stack_)[first + i];
-      const bool written = op_.args()[i].written || (hidden_writes && op_.hidden_write(i));
-      argument = to_cpu(op_.args()[i].kind, std::move(argument), written);
+    for (const bool written : {true, false}) { // who reads a storage that is written, has it as it was made for writing
+      for (size_t i = 0; i < op_.num_args(); ++i) {
+        if (op_.writes_argument(i, hidden_writes) == written) {
+          auto& argument = (*stack_)[first + i];
+          argument = to_cpu(op_.args()[i].kind, std::move(argument), written);
+        }
+      }
     }
     {
       const CpuKernelScope scope(op_, device_);
@@ -206,7 +210,7 @@ void note_at_once(const OpInfo& op, const char* reason, int64_t start_ns) {
 
 void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
   static Counter& total = counter("FallbackTotal");
-  const bool forced = std::string_view(reason) == "forced";
+  const bool forced = std::string_view(reason) == kForced;
   if (!forced) {
     refuse(op, reason);
   }
@@ -268,6 +272,7 @@ at::Tensor run_small_at_once(
     c10::DeviceIndex device,
     const char* reason,
     c10::ArrayRef<c10::IValue> arguments) {
+  check_not_bad_fork(); // a factory asks for no memory that would
   const SyncCause cause(reason);
   const int64_t start = journal_start();
   // Another thread may give a tensor other memory.

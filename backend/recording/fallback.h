@@ -17,6 +17,7 @@ namespace lazyplug {
 // Counted as "aten::<op>", warned about once per op, or refused, as the flag
 // `fallback` says. An op that fails on the CPU raises its own error and is not
 // counted.
+inline constexpr const char* kForced = "forced"; // the reason of those that the setting `force_fallback` names
 void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason);
 
 // The same for an op that could be recorded as well; counted as "RunAtOnce".

@@ -367,7 +367,7 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
     if (op.is_foreach()) {
       count_writes(op, *stack);
     }
-    return run_fallback(op, stack, "forced");
+    return run_fallback(op, stack, kForced);
   }
   if (is_indexed_elsewhere(op, torch::jit::last(*stack, op.num_args()))) {
     if (index_cpu_tensor(op, stack)) {

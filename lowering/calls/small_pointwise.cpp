@@ -315,7 +315,11 @@ class SmallPointwise final : public SmallCalls {
     const bool are_integers = dtype == at::kLong;
     Numbers numbers;
     for (const auto& number : operands.inputs) {
-      if (operands.are_truths() || (are_integers && !number.isInt())) {
+      // PyTorch's masked_fill() casts its number, and raises if that overflows.
+      const auto value = real_number(number);
+      const bool may_overflow = opcode_ == kernels::Opcode::kWhere && dtype == at::kFloat;
+      if (operands.are_truths() || (are_integers && !number.isInt()) ||
+          (may_overflow && value && overflows_float(*value))) {
         return std::nullopt;
       }
       numbers.push_back(are_integers ? kernels::number_of_bits(number.toInt()) : number_for(dtype, number));

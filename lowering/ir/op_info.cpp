@@ -141,8 +141,20 @@ ThreadUse OpInfo::find_thread_use() const {
       "_spsolve",
       "inverse"};
   static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
-  static constexpr std::array kLibraries =
-      {"conv1d", "conv2d", "conv3d", "conv_", "convolution", "lstm", "gru", "rnn", "mkldnn"};
+  static constexpr std::array kLibraries = {
+      "conv1d",
+      "conv2d",
+      "conv3d",
+      "conv_",
+      "convolution",
+      "lstm",
+      "gru",
+      "rnn",
+      "mkldnn",
+      "multi_head_attention",
+      "transformer_encoder"};
+  static constexpr std::array kAttentions = {"attention"};
+  static constexpr std::array kTransforms = {"_fft_"};
   const auto has_one = [&](const auto& parts) {
     return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
       return name_.find(part) != std::string::npos;
@@ -157,10 +169,12 @@ ThreadUse OpInfo::find_thread_use() const {
   if (has_one(kLoops)) {
     return ThreadUse::kLoops;
   }
-  return has_one(kLibraries)  ? ThreadUse::kOwn
-         : has_one(kMatrices) ? ThreadUse::kMatrices
-         : has_one(kNorms)    ? ThreadUse::kNorm
-                              : ThreadUse::kLoops;
+  return has_one(kLibraries)    ? ThreadUse::kOwn
+         : has_one(kMatrices)   ? ThreadUse::kMatrices
+         : has_one(kNorms)      ? ThreadUse::kNorm
+         : has_one(kAttentions) ? ThreadUse::kAttention
+         : has_one(kTransforms) ? ThreadUse::kTransform
+                                : ThreadUse::kLoops;
 }
 
 c10::ArrayRef<double> OpInfo::decisive_values(const std::string& argument) const {
@@ -221,10 +235,9 @@ void OpInfo::read_arguments(const OpTraits& traits) {
          decisive_values(argument.name())});
     writes_ |= args_.back().written;
   }
-  hidden_writes_.resize(args_.size());
   for (const auto& name : traits.hidden_writes) {
+    hidden_writes_.resize(args_.size());
     hidden_writes_[argument_index(name)] = true;
-    has_hidden_writes_ = true;
     writes_ = true;
   }
   if (!traits.hidden_writes_if.empty()) {

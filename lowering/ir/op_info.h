@@ -82,6 +82,8 @@ enum class ThreadUse : uint8_t {
   kConvolution, // of the first argument and the second, or a gradient of that
   kMatrices,    // decompose matrices, or solve equations
   kNorm,        // of the first argument's rows or channels
+  kAttention,   // of the first arguments
+  kTransform,   // Fourier's, of the first argument
   kOwn,         // what a library chooses
 };
 
@@ -158,12 +160,13 @@ class OpInfo {
   int hidden_writes_if() const {
     return hidden_writes_if_;
   }
-  // Whether a call with these arguments writes some of which its schema does not say so: hidden_write() says which.
+  // Whether a call with these arguments writes some of which its schema does not say so.
   bool makes_hidden_writes(c10::ArrayRef<c10::IValue> arguments) const {
-    return has_hidden_writes_ && (hidden_writes_if_ < 0 || arguments[hidden_writes_if_].toBool());
+    return !hidden_writes_.empty() && (hidden_writes_if_ < 0 || arguments[hidden_writes_if_].toBool());
   }
-  bool hidden_write(size_t arg) const {
-    return hidden_writes_.size() > arg && hidden_writes_[arg];
+  // Whether a call, which makes hidden writes or does not, writes this argument.
+  bool writes_argument(size_t arg, bool with_hidden) const {
+    return args_[arg].written || (with_hidden && !hidden_writes_.empty() && hidden_writes_[arg]);
   }
   // Draws random numbers from its Generator argument.
   bool random() const {
@@ -238,8 +241,7 @@ class OpInfo {
   Counter& calls_;
   mutable std::atomic<Counter*> fallbacks_{nullptr}; // most ops never need it
   std::vector<ArgInfo> args_;
-  std::vector<bool> hidden_writes_;
-  bool has_hidden_writes_ = false;
+  std::vector<bool> hidden_writes_; // by argument; empty: none
   std::vector<int> return_aliases_;
   int hidden_writes_if_ = -1;
   int cpu_indices_ = -1;

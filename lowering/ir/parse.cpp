@@ -349,8 +349,7 @@ class Parser {
     std::vector<bool> written;
     for (size_t i = 0; i < call.operands.size(); ++i) {
       const GraphValue value = call.operands[i].value;
-      written.push_back(
-          value.defined() && (op.args()[call.arguments[i]].written || (hidden && op.hidden_write(call.arguments[i]))));
+      written.push_back(value.defined() && op.writes_argument(call.arguments[i], hidden));
       if (written.back() && std::find(values.begin(), values.end(), value) == values.end()) {
         values.push_back(value);
       }

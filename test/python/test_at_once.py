@@ -232,6 +232,14 @@ def test_small_calls_in_place_write_what_others_see():
 
 
 @pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def at_once():
     with config.changed({"run_at_once": "always"}):
         yield
@@ -282,12 +290,15 @@ def assert_same_at_once(compute, at_least):
 def test_at_once_functions_have_the_bits_of_graphs(functions):
     """Also where dimensions of one element have odd strides, alone and in lists."""
     odd = torch.linspace(-2, 2, 30).as_strided((2, 1, 3, 5), (15, 1, 5, 1))
+    columns = torch.randn(30, 70, 1, generator=torch.Generator().manual_seed(0))
     usual = torch.linspace(0, 3, 24).view(4, 6)
 
     def compute():
         x, y = odd.to(DEVICE), usual.to(DEVICE)
         lists = torch._foreach_sqrt([x.abs(), y])
         results = [x.exp(), (x * 2).sigmoid(), F.gelu(x), F.softmax(x, -1), y.tanh(), y[:1].softmax(-1), *lists]
+        for row in columns.to(DEVICE).transpose(1, 2).unbind():
+            results += [row.logsumexp(1), row.softmax(1), row.sum(1), (row * 2).sum(1)]
         return [(result.cpu(), result.stride()) for result in results]
 
     assert_same_at_once(compute, at_least=9)
@@ -315,6 +326,33 @@ def test_kernels_of_networks_have_the_bits_of_graphs():
 
 
 @pytest.mark.own_schedule("counts what runs at once")
+def test_libraries_have_the_same_threads_at_once_as_in_graphs(two_threads):
+    """Whose bits depend on these."""
+    generator = torch.Generator().manual_seed(0)
+    cases = [
+        [torch.randn(1, heads, n, size, generator=generator) for n in (rows, columns, columns)]
+        for heads, rows, columns, size in ((1, 5, 5, 64), (1, 9, 9, 32), (1, 3, 70, 64), (3, 20, 20, 64))
+    ]
+    signals = [torch.randn(25, 32, generator=generator), torch.randn(8, 600, generator=generator)]
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True).eval()
+    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+
+    def compute():
+        results = []
+        for case in cases:
+            q, k, v = (x.to(DEVICE).requires_grad_() for x in case)
+            y = F.scaled_dot_product_attention(q, k, v)
+            results += [y, *torch.autograd.grad(y.square().sum(), (q, k, v))]
+        results += [torch.view_as_real(torch.fft.rfft(x.to(DEVICE))) for x in signals]
+        x = signals[0].to(DEVICE).view(1, 25, 32)
+        with torch.no_grad():
+            results += [layer.to(DEVICE)(x), attention.to(DEVICE)(x, x, x)[0]]
+        return [(result.detach().cpu(), result.stride()) for result in results]
+
+    assert_same_at_once(compute, at_least=12)
+
+
+@pytest.mark.own_schedule("counts what runs at once")
 def test_at_once_errors_are_raised_at_the_line(functions, at_once):
     x = torch.ones(3, device=DEVICE)
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
@@ -326,6 +364,8 @@ def test_at_once_errors_are_raised_at_the_line(functions, at_once):
         lambda: torch.add(x, x, alpha=1e300),
         lambda: x.addcmul_(x, x, value=1e300),
         lambda: F.softplus(x, 1e300),
+        lambda: x.masked_fill(x > 0, 1e39),
+        lambda: x.masked_fill_(x > 0, 1e39),
     )
     for call in too_large:
         with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):

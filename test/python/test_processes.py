@@ -136,6 +136,8 @@ ENTRIES = [
     lambda: torch.empty(2, device="lazy"),
     lambda: torch.ones(2).to("lazy"),
     lambda: x + 1,
+    lambda: torch.zeros_like(x),
+    lambda: torch.full_like(x, 3),
     lambda: y.cpu(),
     lambda: y.sum().item(),
     lambda: y.data_ptr(),
@@ -144,6 +146,11 @@ ENTRIES = [
 def every_entry_raises():
     assert torch.lazy._is_in_bad_fork() and not torch.lazy.is_initialized()
     torch.manual_seed(1)
+    for mode in ("auto", "always"):
+        torch_lazyplug.config.set("run_at_once", mode)
+        every_entry_raises_now()
+
+def every_entry_raises_now():
     for number, entry in enumerate(ENTRIES):
         try:
             entry()

@@ -29,7 +29,7 @@ TEST(OpRegistry, ThreadsAgree) {
 }
 
 TEST(OpRegistry, AppliesTraits) {
-  EXPECT_TRUE(op_info("aten::native_batch_norm", "").hidden_write(3));
+  EXPECT_TRUE(op_info("aten::native_batch_norm", "").writes_argument(3, /*with_hidden=*/true));
 }
 
 c10::OperatorHandle find(const char* name) {

@@ -50,6 +50,18 @@ TEST(LightCalls, TransformsAreHeavyFromAFewThousandElementsOn) {
   EXPECT_GT(transform(64), light_limit(2));
 }
 
+TEST(LightCalls, TransformsAndAttentionAreMeasuredTheSameWithoutTheirResults) {
+  const OpInfo& transform = make_op("aten::_fft_r2c");
+  EXPECT_EQ(work_at_once(transform, {on_cpu({25, 32})}), work_of_call(transform, {floats({25, 32})}, floats({25, 17})));
+  const OpInfo& attention = make_op("aten::_scaled_dot_product_flash_attention_for_cpu");
+  const Geometry queries = floats({1, 1, 5, 64});
+  const auto work = work_at_once(attention, {on_cpu({1, 1, 5, 64}), on_cpu({1, 1, 5, 64}), on_cpu({1, 1, 5, 64})});
+  EXPECT_EQ(work, work_of_call(attention, {queries, queries, queries}, queries));
+  EXPECT_LE(work, light_limit(2));
+  const OpInfo& layer = make_op("aten::_transformer_encoder_layer_fwd");
+  EXPECT_GT(work_at_once(layer, {on_cpu({1, 5, 64})}), light_limit(2)) << "its weights are not among the first";
+}
+
 TEST(LightCalls, ProductsAreMeasuredByTheirMultiplications) {
   const OpInfo& mm = make_op("aten::mm");
   EXPECT_FLOAT_EQ(work_of_call(mm, {floats({16, 64}), floats({64, 100})}, floats({16, 100})), 16 * 64 * 100);

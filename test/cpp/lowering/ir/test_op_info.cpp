@@ -94,10 +94,10 @@ TEST(OpInfo, TraitsAddHiddenWrites) {
   const OpTraits traits{.hidden_writes = {"running_mean", "running_var"}, .hidden_writes_if = "training"};
   const OpInfo& op = make_op("aten::native_batch_norm", "", traits);
   EXPECT_TRUE(op.writes());
-  EXPECT_TRUE(op.hidden_write(3));
-  EXPECT_TRUE(op.hidden_write(4));
-  EXPECT_FALSE(op.hidden_write(0));
-  EXPECT_FALSE(op.hidden_write(99));
+  EXPECT_TRUE(op.writes_argument(3, /*with_hidden=*/true));
+  EXPECT_TRUE(op.writes_argument(4, /*with_hidden=*/true));
+  EXPECT_FALSE(op.writes_argument(0, /*with_hidden=*/true));
+  EXPECT_FALSE(op.writes_argument(3, /*with_hidden=*/false));
   EXPECT_FALSE(op.args()[3].written) << "the schema does not say so";
   EXPECT_EQ(op.hidden_writes_if(), 5);
   EXPECT_EQ(make_op("aten::native_batch_norm").hidden_writes_if(), -1);
