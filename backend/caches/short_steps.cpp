@@ -21,6 +21,9 @@ bool ShortSteps::end_step(StepId id, const Totals& totals) {
   first_ = num_steps_ == 0 ? id : first_;
   are_alike_ = are_alike_ && id == first_;
   ++num_steps_;
+  if (are_alike_ && num_steps_ <= kStepsOfLoop) {
+    times_.push_back(totals.time - last_.time);
+  }
   if (totals.time - last_.time >= longest_) {
     longest_ = totals.time - last_.time;
     ops_of_longest_ = totals.ops - last_.ops;
@@ -70,6 +73,7 @@ void ShortSteps::begin_trial(const Totals& totals) {
     return begin(Phase::kRecording, totals);
   }
   recorded_ = seconds_per_op(totals);
+  was_loop_ = true;
   tried_.emplace(first_, Tried{.stretch = stretch_++});
   begin(Phase::kAtOnce, totals);
 }
@@ -81,6 +85,7 @@ void ShortSteps::begin(Phase phase, const Totals& totals) {
   ops_of_longest_ = 0;
   num_steps_ = num_unknown_ = num_new_ = num_new_in_a_row_ = 0;
   are_alike_ = true;
+  times_.clear();
 }
 
 void ShortSteps::note_tried(StepId id) {
@@ -108,24 +113,37 @@ bool ShortSteps::is_another_program() const {
 }
 
 bool ShortSteps::are_long(const Totals& totals) const {
-  return totals.ops - begin_.ops > kMostOps * num_steps_;
+  return totals.ops - begin_.ops > (are_alike_ ? kMostOpsOfLoop : kMostOps) * num_steps_;
 }
 
 bool ShortSteps::take_long(const Totals& totals) const {
   return totals.time - begin_.time > kMostTime * num_steps_;
 }
 
-double ShortSteps::seconds_per_op(const Totals& totals) const {
+double ShortSteps::seconds_per_op(const Totals& totals) {
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  if (are_alike_) {
+    const auto median = times_.begin() + std::ssize(times_) / 2;
+    std::nth_element(times_.begin(), median, times_.end());
+    return seconds(*median) * static_cast<double>(num_steps_) / static_cast<double>(totals.ops - begin_.ops);
+  }
   const bool has_others = num_steps_ > 1 && totals.ops - begin_.ops > ops_of_longest_;
   const auto time = totals.time - begin_.time - (has_others ? longest_ : Clock::duration{0});
   const int64_t ops = totals.ops - begin_.ops - (has_others ? ops_of_longest_ : 0);
-  return std::chrono::duration<double>(time).count() / static_cast<double>(ops);
+  return seconds(time) / static_cast<double>(ops);
 }
 
 bool ShortSteps::is_at_end_of_stretch(const Totals& totals) const {
-  return totals.ops - begin_.ops >= kStretch || has_another_begun() ||
-         num_steps_ >= kStepsOfEach * static_cast<int64_t>(tried_.size()) ||
+  return totals.ops - begin_.ops >= kStretch || has_another_begun() || num_steps_ >= most_steps() ||
          totals.time - begin_.time > kLongestStretch;
+}
+
+int64_t ShortSteps::most_steps() const {
+  if (tried_.size() > 1) {
+    return kStepsOfEach * static_cast<int64_t>(tried_.size());
+  }
+  const bool is_slower = phase_ == Phase::kRecording ? wins_ > losses_ : losses_ > wins_;
+  return is_slower ? kStepsOfSlowerLoop : kStepsOfLoop;
 }
 
 void ShortSteps::end_stretch(const Totals& totals) {
@@ -136,7 +154,8 @@ void ShortSteps::end_stretch(const Totals& totals) {
   ++stretch_;
   const double seconds = seconds_per_op(totals);
   const bool is_slow = phase_ == Phase::kRecording && take_long(totals); // at once, it has lost
-  if (totals.changes != begin_.changes || are_long(totals) || is_slow) {
+  const bool is_pair = phase_ == Phase::kRecording || was_loop_ == are_alike_;
+  if (totals.changes != begin_.changes || are_long(totals) || is_slow || !is_pair) {
     const bool goes_on = ++num_spoiled_ < kMostSpoiled;
     if (!goes_on) {
       end_trial();
@@ -145,16 +164,17 @@ void ShortSteps::end_stretch(const Totals& totals) {
   }
   if (phase_ == Phase::kRecording) {
     recorded_ = seconds;
+    was_loop_ = are_alike_;
     return begin(Phase::kAtOnce, totals);
   }
   if (seconds < (1 - kGain) * recorded_) {
-    ++wins_;
+    wins_ += seconds < (1 - kClearGain) * recorded_ ? 2 : 1;
   } else {
     losses_ += seconds > kClearLoss * recorded_ && num_steps_ > 1 ? kLosses : 1;
   }
   begin(Phase::kRecording, totals);
-  if (wins_ == kWins || losses_ >= kLosses) {
-    decide(wins_ == kWins);
+  if (wins_ >= kWins || losses_ >= kLosses) {
+    decide(wins_ >= kWins);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "lowering/ir/op_info.h"
 
@@ -56,17 +57,20 @@ class ShortSteps {
 
  private:
   // Steps that are looked at before a trial, and ops that they have in the mean at most: longer ones gain from being
-  // seen as a whole.
+  // seen as a whole. A loop around one step has soon shown whether it does.
   static constexpr int64_t kWatched = 32;
   static constexpr int64_t kMostOps = 32;
+  static constexpr int64_t kMostOpsOfLoop = 128;
   // Longer ones take as long as their kernels.
   static constexpr std::chrono::microseconds kMostTime{500};
   // A program is another one if more than this part of its steps is not known, or so many as are watched in a row.
   static constexpr int64_t kShareUnknown = 4;
   // Ops of a stretch: a line search has some hundred in one step of its optimiser. Or steps, for each that is not like
-  // another one: a loop around one op has shown all that it is.
+  // another one; a loop around one step has shown all that it is.
   static constexpr int64_t kStretch = 1024;
   static constexpr int64_t kStepsOfEach = 256;
+  static constexpr int64_t kStepsOfLoop = 48;
+  static constexpr int64_t kStepsOfSlowerLoop = 16; // in the way that has been slower so far
   static constexpr std::chrono::milliseconds kLongestStretch{100};
   // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
   static constexpr int kWins = 3;
@@ -77,6 +81,8 @@ class ShortSteps {
   static constexpr double kGain = 0.05;
   // No noise: one pair that says so is enough, since it is what had better not be done.
   static constexpr double kClearLoss = 1.5;
+  // Such a pair counts twice.
+  static constexpr double kClearGain = 0.2;
   // Steps until the next trial.
   static constexpr int64_t kFirstRest = 20'000;
   static constexpr int64_t kGrowth = 4;
@@ -90,13 +96,15 @@ class ShortSteps {
 
   void begin(Phase phase, const Totals& totals);
   void end_window(const Totals& totals);
-  // Without the longest step, in which the program may have paused.
-  double seconds_per_op(const Totals& totals) const;
+  // Where all steps are alike, by the median of their times, which interrupts do not change. Else by the sum without
+  // the longest, in which the program may have paused.
+  double seconds_per_op(const Totals& totals);
   void note_tried(StepId id);
   void begin_trial(const Totals& totals);
   bool has_another_begun() const;
   bool is_another_program() const;
   bool is_at_end_of_stretch(const Totals& totals) const;
+  int64_t most_steps() const; // of a stretch
   void end_stretch(const Totals& totals);
   void end_trial();
   void decide(bool is_at_once);
@@ -108,11 +116,12 @@ class ShortSteps {
   Totals last_;                // when the step before ended
   Clock::duration longest_{0}; // of its steps
   int64_t ops_of_longest_ = 0;
-  int64_t num_steps_ = 0;     // since then
-  int64_t num_unknown_ = 0;   // of these
-  StepId first_ = 0;          // of these
-  bool are_alike_ = true;     // these
-  int64_t num_strangers_ = 0; // of all, the last ones that are not known
+  std::vector<Clock::duration> times_; // of its steps, as long as they are alike and not more than are tried
+  int64_t num_steps_ = 0;              // since then
+  int64_t num_unknown_ = 0;            // of these
+  StepId first_ = 0;                   // of these
+  bool are_alike_ = true;              // these
+  int64_t num_strangers_ = 0;          // of all, the last ones that are not known
   // Steps of this trial, by the number of the stretch in which they first came, and whether in another one, too.
   struct Tried {
     int stretch;
@@ -125,6 +134,7 @@ class ShortSteps {
   std::unordered_map<StepId, bool> are_at_once_;
   bool is_at_once_ = false; // while there is no trial
   double recorded_ = 0;     // seconds per op, of the last stretch
+  bool was_loop_ = false;   // it
   int wins_ = 0;
   int losses_ = 0;
   int num_spoiled_ = 0;

@@ -155,7 +155,7 @@ void DeviceContext::record_locked(
   if (location) {
     note_origins(args, outputs, location);
   }
-  const bool full = stream.is_full();
+  const bool is_cut = stream.decide_cut();
   lock.unlock();
   for (auto& [number, leaf] : lock.aftermath.numbers) {
     numbers_.add(number, std::move(leaf));
@@ -164,7 +164,7 @@ void DeviceContext::record_locked(
     const SyncCause cause("launch blocking");
     submit_and_wait(stream);
     raise(stream.take_failure());
-  } else if (full) {
+  } else if (is_cut) {
     const SyncCause cause("trace full");
     hand_over(stream);
   }

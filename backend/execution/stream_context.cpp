@@ -156,7 +156,7 @@ const Schedule& StreamContext::schedule() {
   return schedule_;
 }
 
-bool StreamContext::is_full() {
+bool StreamContext::decide_cut() {
   if (const Schedule& schedule = this->schedule(); schedule.is_set()) {
     const bool ends_here = schedule.cuts_after(recorded_);
     if (ends_here) {

@@ -52,8 +52,8 @@ class StreamContext {
     return prediction_.next();
   }
 
-  // Whether the trace is to be cut here.
-  bool is_full();
+  // Whether the trace is to be cut here, which is noted as a cut of its step.
+  bool decide_cut();
   // The program has the result that it cut the trace for.
   void note_result();
 

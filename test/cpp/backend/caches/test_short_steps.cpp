@@ -68,9 +68,24 @@ TEST(ShortSteps, WhatIsFasterStays) {
 }
 
 TEST(ShortSteps, LongStepsAreNotTried) {
+  ShortSteps loop;
+  EXPECT_EQ(Program(200, 2, 1).run(loop, kEnough), 0);
+  EXPECT_EQ(loop.num_trials(), 0);
   ShortSteps trials;
-  EXPECT_EQ(Program(100, 4, 1).run(trials, kEnough), 0);
+  Program program(100, 4, 1);
+  for (int i = 0; i < kEnough; ++i) { // unless all of them are alike
+    program.set_ops(100 + i % 2);
+    EXPECT_EQ(program.run(trials, 1), 0);
+  }
   EXPECT_EQ(trials.num_trials(), 0);
+}
+
+TEST(ShortSteps, ALoopAroundALongerStepIsTried) {
+  ShortSteps trials;
+  Program program(100, 4, 3);
+  program.run(trials, 100);
+  EXPECT_EQ(trials.num_won(), 1);
+  EXPECT_EQ(program.run(trials, 100), 100);
 }
 
 TEST(ShortSteps, StepsOfMuchComputationAreNotTried) {
@@ -120,10 +135,10 @@ TEST(ShortSteps, EachProgramHasItsTrial) {
 }
 
 TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
-  constexpr int64_t kStretch = 256;
-  for (const int64_t num_steps : {3, 4}) { // stretches that the first program finishes
+  constexpr int64_t kPair = 16 + 48;
+  for (const int64_t num_steps : {kPair, kPair + 16}) { // of stretches that the first program finishes, after the first
     ShortSteps trials;
-    Program(1, 4, 3).run(trials, 32 + num_steps * kStretch + kStretch / 2);
+    Program(1, 10, 9).run(trials, 32 + 48 + num_steps + 8);
     ASSERT_EQ(trials.num_trials(), 0);
     Program other(6, 1, 3);
     other.run(trials, kEnough);
@@ -133,12 +148,12 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
 
 TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
   ShortSteps one;
-  Program op(1, 4, 3);
-  EXPECT_EQ(op.run(one, 32 + 5 * 256), 3 * 256) << "at once first";
+  Program op(1, 10, 9);
+  EXPECT_EQ(op.run(one, 32 + 3 * 48 + 2 * 16), 3 * 48) << "at once first";
   EXPECT_EQ(one.num_won(), 1);
   ShortSteps two;
-  Program other(2, 4, 3);
-  for (int i = 0; i < 32 + 5 * 256; ++i) {
+  Program other(2, 10, 9);
+  for (int i = 0; i < 32 + 3 * 48 + 2 * 16; ++i) {
     op.run(two, 1);
     other.run(two, 1);
   }
@@ -148,10 +163,10 @@ TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
 TEST(ShortSteps, OneLoopAfterTheOtherHasItsTrialSoon) {
   ShortSteps trials;
   Program program(1, 4, 3);
-  EXPECT_EQ(program.run(trials, 100), 68);
+  EXPECT_EQ(program.run(trials, 100), 52) << "but for the 32 that are watched, and 16 to compare with";
   for (int64_t ops = 2; ops < 6; ++ops) {
     program.set_ops(ops);
-    EXPECT_EQ(program.run(trials, 100), 68) << "but for the 32 that are watched";
+    EXPECT_GE(program.run(trials, 100), 36) << "but for the stretch that the one before has begun";
   }
   EXPECT_EQ(trials.num_trials(), 0);
 }
@@ -162,12 +177,31 @@ TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
   EXPECT_EQ(trials.num_trials(), 1);
 }
 
+TEST(ShortSteps, TwoPairsAreEnoughForAClearGain) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  program.run(trials, 32 + 48 + 16 + 48);
+  EXPECT_EQ(trials.num_won(), 1);
+}
+
 TEST(ShortSteps, APauseOfTheProgramIsNoLoss) {
   ShortSteps trials;
-  Program line_search(6, 4, 3);
-  for (int i = 0; i < kEnough / 250; ++i) { // a stretch has 171 steps
-    line_search.run(trials, 250);
-    line_search.pause(microseconds{200'000});
+  Program line_search(6, 10, 9);
+  for (int i = 0; i < kEnough / 20; ++i) { // a stretch of the loop has 48 steps
+    line_search.run(trials, 20);
+    line_search.pause(microseconds{5'000});
+  }
+  EXPECT_EQ(trials.num_trials(), 1);
+  EXPECT_EQ(trials.num_won(), 1);
+}
+
+TEST(ShortSteps, APauseOfAProgramOfSeveralStepsIsNoLoss) {
+  ShortSteps trials;
+  Program program(6, 4, 3);
+  for (int64_t i = 0; i < kEnough; ++i) { // a stretch has some 96 steps
+    program.set_ops(6 + i % 2);
+    program.run(trials, 1);
+    program.pause(microseconds{i % 250 == 0 ? 200'000 : 0});
   }
   EXPECT_EQ(trials.num_trials(), 1);
   EXPECT_EQ(trials.num_won(), 1);

@@ -89,19 +89,19 @@ TEST_F(StreamContextTest, TheTraceIsFullByNodesOrByBytes) {
   {
     const ScopedFlag<int64_t> nodes(config().max_pending_nodes, 4);
     std::vector<at::Tensor> kept{add(x, x)};
-    EXPECT_FALSE(stream_.is_full());
+    EXPECT_FALSE(stream_.decide_cut());
     kept.push_back(add(x, x));
-    EXPECT_FALSE(stream_.is_full());
+    EXPECT_FALSE(stream_.decide_cut());
     kept.push_back(add(x, x));
-    EXPECT_TRUE(stream_.is_full()) << "a leaf and three calls";
+    EXPECT_TRUE(stream_.decide_cut()) << "a leaf and three calls";
     run();
-    EXPECT_FALSE(stream_.is_full());
+    EXPECT_FALSE(stream_.decide_cut());
   }
   const ScopedFlag<int64_t> bytes(config().max_pending_bytes, 48);
   const at::Tensor one = add(x, x);
-  EXPECT_FALSE(stream_.is_full());
+  EXPECT_FALSE(stream_.decide_cut());
   const at::Tensor two = add(x, x);
-  EXPECT_TRUE(stream_.is_full());
+  EXPECT_TRUE(stream_.decide_cut());
 }
 
 // ---- submitting ----
