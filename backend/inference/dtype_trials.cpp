@@ -58,6 +58,23 @@ bool has_strings(const c10::Stack& stack) {
   return std::any_of(stack.begin(), stack.end(), [](const c10::IValue& argument) { return argument.isString(); });
 }
 
+bool is_dtype(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) {
+    type = optional->getElementType();
+  }
+  return type->kind() == c10::TypeKind::ScalarTypeType;
+}
+
+// Of what is no tensor, its type, which promotes; and its value, if it may decide what a kernel takes.
+uint64_t word_of(const c10::IValue& value, const c10::Argument& argument) {
+  enum : uint64_t { kOther, kInt, kDouble, kFalse, kTrue, kFirstDtype };
+  if (value.isInt()) {
+    return is_dtype(argument) ? kFirstDtype + static_cast<uint64_t>(value.toInt()) : kInt;
+  }
+  return value.isDouble() ? kDouble : !value.isBool() ? kOther : value.toBool() ? kTrue : kFalse;
+}
+
 // However many tensors of one dtype follow each other: lists may have any length.
 Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
   constexpr uint64_t kUndefined = 255;
@@ -72,9 +89,10 @@ Hash128 key_of(const Call& call, c10::ArrayRef<c10::IValue> arguments) {
     key = last == word ? key : hash_combine(key, word);
     last = word;
   }
-  for (const c10::IValue& argument : arguments) {
-    const uint64_t type = argument.isInt() ? 1 : argument.isDouble() ? 2 : argument.isBool() ? 3 : 0; // they promote
-    key = argument.isString() ? hash_bytes(argument.toStringView(), key) : type != 0 ? hash_combine(key, type) : key;
+  const auto& schema = call.op->handle().schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    key = arguments[i].isString() ? hash_bytes(arguments[i].toStringView(), key)
+                                  : hash_combine(key, word_of(arguments[i], schema[i]));
   }
   return key;
 }

@@ -43,9 +43,10 @@ inline std::vector<bool> find_negated_numbers(const kernels::Program& program) {
   return is_negated;
 }
 
-// A number, which is `value`, as a program is to have it: the integer 0 has no negative.
+// A number, which is `value`, as a program is to have it: the integer 0 has no negative, and the least one is its own.
 inline double negatable(const c10::IValue& number, double value, bool is_negated) {
-  return is_negated && number.isInt() && value == 0 ? -0.0 : value;
+  const bool is_own_negative = number.isInt() && (value == 0 || number.toInt() == std::numeric_limits<int64_t>::min());
+  return is_negated && is_own_negative ? -value : value;
 }
 
 } // namespace lazyplug

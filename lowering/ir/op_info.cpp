@@ -140,7 +140,7 @@ ThreadUse OpInfo::find_thread_use() const {
       "_solve",
       "_spsolve",
       "inverse"};
-  static constexpr std::array kNorms = {"batch_norm", "layer_norm"};
+  static constexpr std::array kNorms = {"batch_norm", "layer_norm", "softmax"};
   static constexpr std::array kLibraries = {
       "conv1d",
       "conv2d",

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DEVICE, IS_SCHEDULED, assert_same_error, error_of, finish_pending, work
+from helpers import DEVICE, IS_SCHEDULED, assert_same, assert_same_error, error_of, finish_pending, work
 
 import torch_lazyplug
 
@@ -293,6 +293,17 @@ def test_a_number_of_another_type_is_checked_anew(dtype, op, accepted, refused):
         return str(error.value)
 
     assert message(DEVICE) == message("cpu")
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "nansum", "sum", "prod"])
+def test_each_dtype_argument_is_checked_anew(name):
+    """Also after another one has been taken."""
+    refused = {"cumsum": torch.bool, "cumprod": torch.bool, "nansum": torch.complex64}.get(name, torch.complex32)
+    x = torch.ones(300, 40)
+    y = x.to(DEVICE)
+    call = getattr(torch, name)
+    assert_same(call(y, 0, dtype=torch.float64).cpu(), call(x, 0, dtype=torch.float64))
+    assert_same_error(error_of(lambda: call(y, 0, dtype=refused)), error_of(lambda: call(x, 0, dtype=refused)))
 
 
 def test_what_a_refused_call_would_have_written_is_there():

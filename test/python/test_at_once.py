@@ -333,7 +333,7 @@ def test_libraries_have_the_same_threads_at_once_as_in_graphs(two_threads):
         [torch.randn(1, heads, n, size, generator=generator) for n in (rows, columns, columns)]
         for heads, rows, columns, size in ((1, 5, 5, 64), (1, 9, 9, 32), (1, 3, 70, 64), (3, 20, 20, 64))
     ]
-    signals = [torch.randn(25, 32, generator=generator), torch.randn(8, 600, generator=generator)]
+    signals = [torch.randn(size, generator=generator) for size in ((25, 32), (8, 600), (100, 70))]
     layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True).eval()
     attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
 
@@ -344,6 +344,10 @@ def test_libraries_have_the_same_threads_at_once_as_in_graphs(two_threads):
             y = F.scaled_dot_product_attention(q, k, v)
             results += [y, *torch.autograd.grad(y.square().sum(), (q, k, v))]
         results += [torch.view_as_real(torch.fft.rfft(x.to(DEVICE))) for x in signals]
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            table = signals[2].to(DEVICE, dtype).requires_grad_()
+            y = table.softmax(0)
+            results += [y, *torch.autograd.grad(y[3].square().sum(), table), table.log_softmax(0)]
         x = signals[0].to(DEVICE).view(1, 25, 32)
         with torch.no_grad():
             results += [layer.to(DEVICE)(x), attention.to(DEVICE)(x, x, x)[0]]

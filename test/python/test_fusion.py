@@ -335,7 +335,7 @@ def test_a_failed_input_spoils_what_depends_on_it(in_place):
             spoiled.cpu()
 
 
-@pytest.mark.parametrize("alpha", [0, 0.0, 2])
+@pytest.mark.parametrize("alpha", [0, 0.0, 2, -(2**63)])
 def test_signs_of_zeros_are_those_of_the_cpu(alpha):
     a, b = torch.tensor([1.0, -0.0, 0.0]), torch.tensor([-0.0, -0.0, 0.0])
 

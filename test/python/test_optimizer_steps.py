@@ -1,6 +1,8 @@
 """A step of an optimizer is one node, with the bits of the `_foreach_` calls that PyTorch makes of it."""
 
+import collections
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -282,6 +284,44 @@ def test_subclasses_keep_their_ways():
     set_gradients(tensors, 0)
     optimizer.step()
     assert optimizer.calls == 1
+
+
+class OtherMapping(collections.UserDict):
+    def __missing__(self, key):
+        self[key] = {}
+        return self[key]
+
+
+class CountedDict(collections.defaultdict):
+    def __getitem__(self, key):
+        self.reads = getattr(self, "reads", 0) + 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+@pytest.mark.parametrize("optimizer_class", [partial(SGD, momentum=0.9), Adam])
+def test_what_a_program_has_replaced_is_left_to_pytorch(optimizer_class, device):
+    def steps(change):
+        tensor = torch.ones(3).to(device).requires_grad_()
+        optimizer = optimizer_class([tensor], lr=0.1)
+        change(optimizer)
+        for _ in range(3):
+            tensor.grad = torch.ones(3).to(device)
+            optimizer.step()
+        return tensor.detach().cpu(), optimizer
+
+    def set_tuple(optimizer):
+        optimizer.param_groups[0]["params"] = tuple(optimizer.param_groups[0]["params"])
+
+    def set_state(optimizer, state):
+        optimizer.state = state
+
+    expected, _ = steps(lambda optimizer: None)
+    assert torch.equal(steps(set_tuple)[0], expected)
+    assert torch.equal(steps(lambda optimizer: set_state(optimizer, OtherMapping()))[0], expected)
+    actual, optimizer = steps(lambda optimizer: set_state(optimizer, CountedDict(dict)))
+    assert torch.equal(actual, expected)
+    assert optimizer.state.reads >= 3
 
 
 def test_who_watches_sees_each_call():

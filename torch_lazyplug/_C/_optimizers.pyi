@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import torch
 
 def read_group(
-    group: list[torch.Tensor],
-    state: dict[torch.Tensor, dict[str, object]],
+    group: object,
+    state: object,
     names: Sequence[str],
     params: list[torch.Tensor],
     grads: list[torch.Tensor],

@@ -15,8 +15,17 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-bool are_on_device(const py::list& params) {
-  return !params.empty() && THPVariable_Check(params[0].ptr()) && is_lazy(THPVariable_Unpack(params[0].ptr()));
+// A program may have replaced it by something else.
+bool are_on_device(const py::handle& params) {
+  PyObject* list = params.ptr();
+  return PyList_CheckExact(list) && PyList_GET_SIZE(list) != 0 && THPVariable_Check(PyList_GET_ITEM(list, 0)) &&
+         is_lazy(THPVariable_Unpack(PyList_GET_ITEM(list, 0)));
+}
+
+// Whose items are what it holds: no class of the user's says otherwise.
+bool is_plain_dict(PyObject* object) {
+  return PyDict_Check(object) &&
+         Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
 }
 
 // ---- what an optimiser keeps ----
@@ -39,7 +48,7 @@ void append(const py::list& list, PyObject* item) {
 // The parameters that have a gradient, the gradients, and what is kept for them.
 class Group {
  public:
-  Group(const py::dict& state, std::vector<py::str> names)
+  Group(const py::handle& state, std::vector<py::str> names)
       : state_(state), names_(std::move(names)), kept_(names_.size()) {}
 
   // False if the optimiser must do something itself: make what it keeps, or refuse.
@@ -72,7 +81,7 @@ class Group {
  private:
   bool add_kept(PyObject* param) {
     PyObject* kept = find_item(state_.ptr(), param);
-    if (!kept || !PyDict_Check(kept)) {
+    if (!kept || !is_plain_dict(kept)) {
       return false;
     }
     for (size_t i = 0; i < names_.size(); ++i) {
@@ -85,7 +94,7 @@ class Group {
     return true;
   }
 
-  const py::dict& state_;
+  const py::handle state_;
   const std::vector<py::str> names_;
   std::vector<PyObject*> params_; // borrowed from the optimiser, as what it keeps
   Tensors grads_;
@@ -93,13 +102,13 @@ class Group {
 };
 
 bool read_group(
-    const py::list& group,
-    const py::dict& state,
+    const py::handle& group,
+    const py::handle& state,
     const std::vector<py::str>& names,
     const py::list& params,
     const py::list& grads,
     const std::vector<py::list>& kept) {
-  if (!are_on_device(group)) {
+  if (!are_on_device(group) || !is_plain_dict(state.ptr())) {
     return false;
   }
   Group read(state, names);
