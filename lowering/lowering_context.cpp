@@ -217,8 +217,8 @@ void LoweringContext::lower_pointwise(const PointwiseGroup& group) {
   for (const auto& input : group.inputs()) {
     inputs.push_back(result_of(input.value));
   }
-  for (const uint32_t number : group.numbers()) {
-    inputs.push_back(scalars_[number]);
+  for (const auto& number : group.numbers()) {
+    inputs.push_back(scalars_[number.scalar]);
   }
   for (const auto& input : group.inputs()) {
     if (input.moves()) {

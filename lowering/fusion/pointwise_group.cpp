@@ -56,7 +56,7 @@ bool PointwiseGroup::add(GraphNode& node, kernels::Window window) {
     step.spread = step.spread < num_steps ? step.spread : GroupStep::kNone;
   }
   inputs_.resize(num_inputs);
-  numbers_.resize(num_numbers);
+  numbers_.erase(numbers_.begin() + static_cast<int64_t>(num_numbers), numbers_.end());
   literals_.resize(num_literals);
   has_rows_ = had_rows;
   return false;
@@ -319,7 +319,11 @@ bool PointwiseGroup::add_number(uint32_t scalar, char arg, GroupStep& step) {
       place == std::numeric_limits<uint8_t>::max()) {
     return false;
   }
-  numbers_.push_back(scalar);
+  // The CPU's kernels compare with bounds of their own dtype: zeros may have another sign than such a bound's.
+  const bool is_bound =
+      step.opcode == Opcode::kClamp || step.opcode == Opcode::kClampMin || step.opcode == Opcode::kClampMax;
+  const bool is_rounded = arg == 's' && is_bound && kernels::is_narrow_float(call_dtype_);
+  numbers_.push_back({scalar, is_rounded ? call_dtype_ : c10::ScalarType::Undefined});
   if (arg == 's') {
     step.number = step.num_numbers++ == 0 ? place : step.number;
   } else {
@@ -354,8 +358,8 @@ bool PointwiseGroup::rounds_by_place(const GroupStep& step) const {
     return false;
   }
   const bool adds = step.opcode == Opcode::kAdd || step.opcode == Opcode::kSub;
-  const bool has_product =
-      (adds && real_number(graph_->scalars()[numbers_[step.number]]) != 1) || step.opcode == Opcode::kTanhBackward;
+  const bool has_product = (adds && real_number(graph_->scalars()[numbers_[step.number].scalar]) != 1) ||
+                           step.opcode == Opcode::kTanhBackward;
   if (!has_product) {
     return false;
   }

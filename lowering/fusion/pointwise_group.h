@@ -73,8 +73,12 @@ class PointwiseGroup {
   const std::vector<Input>& inputs() const {
     return inputs_;
   }
-  // Which of the graph's scalars are the program's numbers.
-  const std::vector<uint32_t>& numbers() const {
+  // A number of the program.
+  struct Number {
+    uint32_t scalar;       // which of the graph's it is
+    c10::ScalarType dtype; // narrow floats that it is rounded to before, or undefined
+  };
+  const std::vector<Number>& numbers() const {
     return numbers_;
   }
   // Of rows: its last numbers, which are no scalars.
@@ -156,7 +160,7 @@ class PointwiseGroup {
   std::vector<c10::SmallVector<uint32_t, 3>> steps_of_; // by node: for each of its results, the step that makes it
   std::vector<GroupStep> steps_;
   std::vector<Input> inputs_;
-  std::vector<uint32_t> numbers_;
+  std::vector<Number> numbers_;
   std::vector<int64_t> literals_;
 };
 

@@ -27,6 +27,13 @@ inline double number_for(c10::ScalarType computing, const c10::IValue& number) {
   return computing == c10::ScalarType::Float ? static_cast<float>(number.toInt()) : static_cast<double>(number.toInt());
 }
 
+// To one of the narrow floats.
+inline double rounded_to(c10::ScalarType dtype, double number) {
+  const auto value = static_cast<float>(number);
+  return dtype == c10::ScalarType::Half ? static_cast<float>(c10::Half(value))
+                                        : static_cast<float>(c10::BFloat16(value));
+}
+
 // PyTorch's kernels raise if a number of their own does.
 inline bool overflows_float(double number) {
   return std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max();

@@ -38,6 +38,7 @@ struct Names {
   const c10::Symbol squeezed = c10::Symbol::attr("squeezed");
   const c10::Symbol windows = c10::Symbol::attr("windows");
   const c10::Symbol literals = c10::Symbol::attr("literals");
+  const c10::Symbol rounded = c10::Symbol::attr("rounded");
   const c10::Symbol totals = c10::Symbol::attr("totals");
 };
 
@@ -177,6 +178,12 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
   if (node.hasAttribute(names().literals)) {
     literals_ = parse_lists(node.s(names().literals), 1)[0];
   }
+  if (node.hasAttribute(names().rounded)) {
+    const Lists rounded = parse_lists(node.s(names().rounded), 1);
+    for (const int64_t dtype : rounded[0]) {
+      rounded_.push_back(static_cast<c10::ScalarType>(dtype));
+    }
+  }
   const Lists depends = parse_lists(node.s(names().depends), num_outputs());
   const Lists olds = parse_lists(node.s(names().old), num_outputs());
   const Lists makers = parse_lists(node.s(names().made_by), num_outputs());
@@ -306,10 +313,13 @@ void PointwiseKernel::read_inputs(c10::Stack& stack, Call& call) const {
   }
   for (size_t i = 0; i < num_numbers; ++i) {
     const c10::IValue& number = first[static_cast<int64_t>(num_inputs + i)];
-    call.numbers.push_back(
+    double& value = call.numbers.emplace_back(
         c10::isIntegralType(program_.dtype, /*includeBool=*/false)
             ? kernels::number_of_bits(number.toInt())
             : negatable(number, number_for(program_.dtype, number), is_negated_[i]));
+    if (!rounded_.empty() && kernels::is_narrow_float(rounded_[i])) {
+      value = rounded_to(rounded_[i], value);
+    }
   }
   call.numbers.append(literals_.begin(), literals_.end());
   if (!moving_.empty()) {
@@ -428,6 +438,15 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
   if (!group.literals().empty()) {
     node.s_(names().windows, to_text(windows));
     node.s_(names().literals, to_text({group.literals()}));
+  }
+  std::vector<int64_t> rounded;
+  bool rounds_any = false;
+  for (const auto& number : group.numbers()) {
+    rounded.push_back(static_cast<int64_t>(number.dtype));
+    rounds_any |= kernels::is_narrow_float(number.dtype);
+  }
+  if (rounds_any) {
+    node.s_(names().rounded, to_text({rounded}));
   }
   node.s_(names().depends, to_text(depends));
   node.s_(names().old, to_text(olds));

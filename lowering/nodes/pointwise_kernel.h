@@ -23,8 +23,8 @@ namespace lazyplug {
 // inputs it depends, `old` which input it replaces, or -1, and `made_by` which node of the trace it is, and which of
 // the `ops`; `for_rows` lists the outputs that are one element for each row, if there are any, `windows` for each input
 // which columns of the rows it has, "0 0" if all, and `literals` the last of the program's numbers, if instructions
-// have such; `totals` for each output which kernels::Total it is, if some is one. TorchScript knows the op as one of
-// any arguments.
+// have such; `totals` for each output which kernels::Total it is, if some is one, and `rounded` for each number which
+// narrow dtype it is rounded to first, or another dtype, if some is. TorchScript knows the op as one of any arguments.
 class PointwiseKernel {
  public:
   // As the node says. What is in its way may become memory of the outputs if nobody else has it, and `may_donate`.
@@ -62,6 +62,7 @@ class PointwiseKernel {
   std::vector<int64_t> moving_;                 // inputs whose offsets come after the numbers
   std::vector<int64_t> literals_;               // the program's last numbers, which the node says
   std::vector<bool> is_negated_;                // numbers
+  std::vector<c10::ScalarType> rounded_;        // the narrow dtypes that numbers are rounded to; empty: none is
   std::vector<kernels::Total> totals_;          // by output; empty: there are none
   Geometry layout_;                             // of what they are totals of
   std::vector<OutputInfo> infos_;

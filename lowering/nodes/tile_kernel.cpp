@@ -27,11 +27,6 @@ bool rounds_number(const kernels::Instruction& instruction) {
          (instruction.opcode == Opcode::kMulNumber && instruction.out == instruction.inputs[0]);
 }
 
-double rounded_to(c10::ScalarType dtype, double number) {
-  const auto value = static_cast<float>(number);
-  return dtype == at::kHalf ? static_cast<float>(c10::Half(value)) : static_cast<float>(c10::BFloat16(value));
-}
-
 // Without gaps, as the program takes for granted.
 void check_layout(const at::Tensor& tensor, const at::Tensor& first, c10::ScalarType dtype) {
   TORCH_INTERNAL_ASSERT(

@@ -102,6 +102,22 @@ def test_what_the_cpu_rounds_in_between_is_the_cpus(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.own_schedule("counts groups")
+def test_bounds_are_rounded_before_they_are_compared_with(dtype):
+    """A zero is not less than a bound that is zero itself in the tensors' dtype."""
+    least = 1e-42 if dtype is torch.bfloat16 else 1e-8
+    x = torch.tensor([-0.0, 0.0, 1.0, -1.0]).to(dtype)
+
+    def program(x):
+        y = x * 1
+        bounds = [y.clamp(min=least), y.clamp(max=-least), F.hardtanh(y, least, 5), y.clamp(-2, 1 + 1e-4)]
+        return torch.stack([1 / bound for bound in bounds])
+
+    assert torch.equal(on_device(program, x), program(x))
+    assert groups()[0] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
 @pytest.mark.own_schedule("counts groups")
 def test_each_overload_rounds_its_number_as_the_cpu_does(name, dtype):
