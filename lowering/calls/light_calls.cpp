@@ -86,6 +86,13 @@ size_t num_first_tensors(const OpInfo& op) {
 template <typename SizesOf>
 float dependent_work(const OpInfo& op, size_t num_in_call, const SizesOf& sizes_of) {
   const size_t num_tensors = std::min(num_in_call, num_first_tensors(op));
+  const auto first_tensors = [&] {
+    ThreeLargest largest;
+    for (size_t i = 0; i < num_tensors; ++i) {
+      largest.insert(num_elements(sizes_of(i)));
+    }
+    return largest;
+  };
   switch (op.thread_use()) {
     case ThreadUse::kProduct:
       return product_work(sizes_of(op.first_factor()), sizes_of(op.first_factor() + 1));
@@ -93,20 +100,10 @@ float dependent_work(const OpInfo& op, size_t num_in_call, const SizesOf& sizes_
       const bool is_backward = op.base_name() == "aten::convolution_backward";
       return convolution_work(sizes_of(0), sizes_of(is_backward ? 2 : 1), is_backward);
     }
-    case ThreadUse::kMatrices: {
-      double largest = 0;
-      for (size_t i = 0; i < num_tensors; ++i) {
-        largest = std::max(largest, num_elements(sizes_of(i)));
-      }
-      return matrices_work(largest);
-    }
-    case ThreadUse::kAttention: {
-      ThreeLargest largest;
-      for (size_t i = 0; i < num_tensors; ++i) {
-        largest.insert(num_elements(sizes_of(i)));
-      }
-      return attention_work(largest);
-    }
+    case ThreadUse::kMatrices:
+      return matrices_work(first_tensors().largest());
+    case ThreadUse::kAttention:
+      return attention_work(first_tensors());
     case ThreadUse::kTransform:
       return num_tensors != 0 ? transform_work(num_elements(sizes_of(0))) : kHeavy;
     case ThreadUse::kNorm:
