@@ -72,8 +72,7 @@ void ShortSteps::begin_trial(const Totals& totals) {
   if (!are_alike_) {
     return begin(Phase::kRecording, totals);
   }
-  recorded_ = seconds_per_op(totals);
-  was_loop_ = true;
+  recorded_ = {seconds_per_op(totals), true, false};
   tried_.emplace(first_, Tried{.stretch = stretch_++});
   begin(Phase::kAtOnce, totals);
 }
@@ -142,7 +141,8 @@ int64_t ShortSteps::most_steps() const {
   if (tried_.size() > 1) {
     return kStepsOfEach * static_cast<int64_t>(tried_.size());
   }
-  const bool is_slower = phase_ == Phase::kRecording ? wins_ > losses_ : losses_ > wins_;
+  const bool is_slower =
+      phase_ == Phase::kRecording ? at_once_ && at_once_->seconds < recorded_.seconds : losses_ > wins_;
   return is_slower ? kStepsOfSlowerLoop : kStepsOfLoop;
 }
 
@@ -152,34 +152,48 @@ void ShortSteps::end_stretch(const Totals& totals) {
     return begin(Phase::kWatching, totals);
   }
   ++stretch_;
-  const double seconds = seconds_per_op(totals);
+  const Stretch stretch{seconds_per_op(totals), are_alike_, num_steps_ == 1};
   const bool is_slow = phase_ == Phase::kRecording && take_long(totals); // at once, it has lost
-  const bool is_pair = phase_ == Phase::kRecording || was_loop_ == are_alike_;
-  if (totals.changes != begin_.changes || are_long(totals) || is_slow || !is_pair) {
+  const bool is_comparable = (phase_ == Phase::kRecording && !at_once_) || recorded_.is_of_loop == stretch.is_of_loop;
+  if (totals.changes != begin_.changes || are_long(totals) || is_slow || !is_comparable) {
+    at_once_.reset();
     const bool goes_on = ++num_spoiled_ < kMostSpoiled;
     if (!goes_on) {
       end_trial();
     }
     return begin(goes_on ? Phase::kRecording : Phase::kWatching, totals);
   }
-  if (phase_ == Phase::kRecording) {
-    recorded_ = seconds;
-    was_loop_ = are_alike_;
-    return begin(Phase::kAtOnce, totals);
+  if (phase_ == Phase::kAtOnce) {
+    at_once_ = stretch;
+    return begin(Phase::kRecording, totals);
   }
-  if (seconds < (1 - kGain) * recorded_) {
-    wins_ += seconds < (1 - kClearGain) * recorded_ ? 2 : 1;
+  if (at_once_) {
+    judge(*at_once_, std::minmax(recorded_.seconds, stretch.seconds));
+    at_once_.reset();
+  }
+  recorded_ = stretch;
+  begin(Phase::kAtOnce, totals);
+  if (wins_ >= kWins || losses_ >= kLosses || num_unclear_ >= kMostUnclear) {
+    decide(wins_ >= kWins || (losses_ < kLosses && wins_ > losses_));
+  }
+}
+
+// Where the machine's pace has changed since one of the two was recorded, only the other one was as fast or slow as
+// what lies between them: whoever beats both has won.
+void ShortSteps::judge(const Stretch& at_once, std::pair<double, double> recorded) {
+  const auto [faster, slower] = recorded;
+  if (at_once.seconds < (1 - kGain) * faster) {
+    wins_ += at_once.seconds < (1 - kClearGain) * faster ? 2 : 1;
+  } else if (at_once.seconds >= (1 - kGain) * slower) {
+    losses_ += at_once.seconds > kClearLoss * slower && !at_once.is_one_step ? kLosses : 1;
   } else {
-    losses_ += seconds > kClearLoss * recorded_ && num_steps_ > 1 ? kLosses : 1;
-  }
-  begin(Phase::kRecording, totals);
-  if (wins_ >= kWins || losses_ >= kLosses) {
-    decide(wins_ >= kWins);
+    ++num_unclear_;
   }
 }
 
 void ShortSteps::end_trial() {
-  wins_ = losses_ = num_spoiled_ = stretch_ = 0;
+  wins_ = losses_ = num_unclear_ = num_spoiled_ = stretch_ = 0;
+  at_once_.reset();
   tried_.clear();
 }
 

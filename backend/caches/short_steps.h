@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lowering/ir/op_info.h"
@@ -72,16 +74,18 @@ class ShortSteps {
   static constexpr int64_t kStepsOfLoop = 48;
   static constexpr int64_t kStepsOfSlowerLoop = 16; // in the way that has been slower so far
   static constexpr std::chrono::milliseconds kLongestStretch{100};
-  // A trial ends when so many pairs of stretches say that to run at once is faster, or so many that it is not.
+  // A trial ends when so many stretches at once say that it is faster than the recorded ones before and after them,
+  // or so many that it is not, or that it is faster than one of the two.
   static constexpr int kWins = 3;
   static constexpr int kLosses = 3;
+  static constexpr int kMostUnclear = 5;
   // A stretch with changes tells nothing; after so many of them it is not the time for a trial.
   static constexpr int kMostSpoiled = 5;
   // Of the time; less is noise.
   static constexpr double kGain = 0.05;
-  // No noise: one pair that says so is enough, since it is what had better not be done.
+  // No noise: one stretch that says so is enough, since it is what had better not be done.
   static constexpr double kClearLoss = 1.5;
-  // Such a pair counts twice.
+  // Such a stretch counts twice.
   static constexpr double kClearGain = 0.2;
   // Steps until the next trial.
   static constexpr int64_t kFirstRest = 20'000;
@@ -93,6 +97,12 @@ class ShortSteps {
   static constexpr int64_t kMostStrangers = 4;
 
   enum class Phase : uint8_t { kWatching, kRecording, kAtOnce, kResting };
+
+  struct Stretch {
+    double seconds = 0; // per op
+    bool is_of_loop = false;
+    bool is_one_step = false;
+  };
 
   void begin(Phase phase, const Totals& totals);
   void end_window(const Totals& totals);
@@ -106,6 +116,7 @@ class ShortSteps {
   bool is_at_end_of_stretch(const Totals& totals) const;
   int64_t most_steps() const; // of a stretch
   void end_stretch(const Totals& totals);
+  void judge(const Stretch& at_once, std::pair<double, double> recorded);
   void end_trial();
   void decide(bool is_at_once);
   bool are_long(const Totals& totals) const;
@@ -132,11 +143,12 @@ class ShortSteps {
   int64_t num_new_ = 0;          // of its steps, those that first came in it
   int64_t num_new_in_a_row_ = 0; // the last ones of these
   std::unordered_map<StepId, bool> are_at_once_;
-  bool is_at_once_ = false; // while there is no trial
-  double recorded_ = 0;     // seconds per op, of the last stretch
-  bool was_loop_ = false;   // it
+  bool is_at_once_ = false;        // while there is no trial
+  Stretch recorded_;               // the last one
+  std::optional<Stretch> at_once_; // after it, until it is judged
   int wins_ = 0;
   int losses_ = 0;
+  int num_unclear_ = 0;
   int num_spoiled_ = 0;
   int64_t rest_ = kFirstRest;
   int64_t rested_ = 0;

@@ -1,5 +1,7 @@
 #include "backend/caches/short_steps.h"
 
+#include <random>
+
 #include "backend/api/cached_run.h"
 #include "test/cpp/backend/backend_test.h"
 
@@ -21,7 +23,7 @@ class Program {
       num_at_once += is_at_once_ ? 1 : 0;
       totals_.ops += ops_;
       totals_.changes += changes_per_step_;
-      totals_.time += microseconds(ops_ * (is_at_once_ ? at_once_us_ : recorded_us_));
+      totals_.time += microseconds(pace_ * ops_ * (is_at_once_ ? at_once_us_ : recorded_us_));
       is_at_once_ = trials.end_step(static_cast<uint64_t>(ops_), totals_);
     }
     return num_at_once;
@@ -36,6 +38,10 @@ class Program {
   void pause(microseconds time) {
     totals_.time += time;
   }
+  // All that follows takes so many times as long.
+  void set_pace(int64_t pace) {
+    pace_ = pace;
+  }
   void reset_counters() {
     totals_.ops = totals_.changes = 0;
   }
@@ -45,6 +51,7 @@ class Program {
   const int64_t recorded_us_;
   const int64_t at_once_us_;
   int64_t changes_per_step_ = 0;
+  int64_t pace_ = 1;
   bool is_at_once_ = false;
   ShortSteps::Totals totals_;
 };
@@ -149,11 +156,11 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
 TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
   ShortSteps one;
   Program op(1, 10, 9);
-  EXPECT_EQ(op.run(one, 32 + 3 * 48 + 2 * 16), 3 * 48) << "at once first";
+  EXPECT_EQ(op.run(one, 32 + 3 * (48 + 16)), 3 * 48) << "at once first";
   EXPECT_EQ(one.num_won(), 1);
   ShortSteps two;
   Program other(2, 10, 9);
-  for (int i = 0; i < 32 + 3 * 48 + 2 * 16; ++i) {
+  for (int i = 0; i < 32 + 3 * (48 + 16); ++i) {
     op.run(two, 1);
     other.run(two, 1);
   }
@@ -180,8 +187,24 @@ TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
 TEST(ShortSteps, TwoPairsAreEnoughForAClearGain) {
   ShortSteps trials;
   Program program(6, 4, 3);
-  program.run(trials, 32 + 48 + 16 + 48);
+  program.run(trials, 32 + 2 * (48 + 16));
   EXPECT_EQ(trials.num_won(), 1);
+}
+
+TEST(ShortSteps, AMachineWhosePaceChangesIsNoGain) {
+  int64_t num_won = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::minstd_rand random(seed);
+    ShortSteps trials;
+    Program program(6, 3, 4);
+    for (int64_t step = 0; trials.num_trials() == 0; ++step) {
+      ASSERT_LT(step, 30);
+      program.set_pace(2 - step % 2);
+      program.run(trials, static_cast<int64_t>(50 + random() % 100));
+    }
+    num_won += trials.num_won();
+  }
+  EXPECT_EQ(num_won, 0);
 }
 
 TEST(ShortSteps, APauseOfTheProgramIsNoLoss) {
