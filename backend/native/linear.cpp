@@ -27,9 +27,16 @@ bool is_column_major(const at::Tensor& matrix) {
   return matrix.stride(0) == 1 && matrix.stride(1) == matrix.size(0);
 }
 
+// Not is_contiguous(), which leaves the strides of single rows open: by these, PyTorch tells whether the product is one
+// of matrices or of batches.
+bool are_rows_of_matrix(const at::Tensor& input) {
+  return input.stride(2) == 1 && input.stride(1) == input.size(2) &&
+         input.stride(0) == input.stride(1) * input.size(1) && input.size(2) != 1;
+}
+
 bool is_usual_input(const at::Tensor& input) {
   return input.numel() != 0 && at::isFloatingType(input.scalar_type()) &&
-         (input.dim() == 2 ? !is_column_major(input) : input.dim() == 3 && input.is_contiguous() && input.size(2) != 1);
+         (input.dim() == 2 ? !is_column_major(input) : input.dim() == 3 && are_rows_of_matrix(input));
 }
 
 bool is_usual_bias(const std::optional<at::Tensor>& bias, const at::Tensor& weight) {

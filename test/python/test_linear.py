@@ -75,6 +75,18 @@ def test_in_other_layouts(make):
     both(run, leaf(5, 3), leaf(4, 3), leaf(4))
 
 
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize(("shape", "take"), [((3, 64, 1), lambda x: x.mT), ((2, 5, 64), lambda x: x[:1, :4])])
+def test_strides_of_single_rows_choose_the_product(shape, take, trains):
+    """Whether of matrices or of batches, which give other bits."""
+
+    def run(x, weight):
+        assert take(x).is_contiguous()
+        return F.linear(take(x), weight)
+
+    both(run, torch.randn(shape), leaf(64, 64).requires_grad_(trains))
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4, 3)])
 def test_twice_differentiated(shape):
     def penalty(x, weight, bias):
