@@ -67,6 +67,23 @@ def test_submodule_can_come_first(module, autoload):
     assert_runs(f"import torch_lazyplug.{module}\nimport torch\n{USE}", autoload=autoload)
 
 
+@pytest.mark.parametrize("autoload", [False, True])
+@pytest.mark.parametrize("first", ["safetensors", "safetensors.torch"])
+def test_safetensors_can_come_first(first, autoload, tmp_path):
+    """It imports PyTorch, and thereby the plugin, while it is itself being imported."""
+    pytest.importorskip("safetensors")
+    path = str(tmp_path / "x.safetensors")
+    assert_runs(
+        f"import {first}\n"
+        "import torch, safetensors.torch\n"
+        f"{'' if autoload else 'import torch_lazyplug'}\n"
+        f"safetensors.torch.save_file({{'x': torch.ones(2)}}, {path!r})\n"
+        f"assert safetensors.torch.load_file({path!r}, 'lazy')['x'].device.type == 'lazy'\n"
+        f"assert safetensors.safe_open({path!r}, 'pt', 'lazy').get_tensor('x').device.type == 'lazy'\n",
+        autoload=autoload,
+    )
+
+
 def test_importing_again_changes_nothing():
     assert_runs(
         "import importlib, torch, torch_lazyplug\n"

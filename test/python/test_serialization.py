@@ -321,6 +321,23 @@ def test_safetensors_of_modules(tmp_path):
 
 
 @pytest.mark.lazy_only
+def test_safetensors_by_name(x, tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors.torch").save_file({"x": x, "y": x + 1}, tmp_path / "x", {"format": "pt"})
+    with safetensors.safe_open(tmp_path / "x", "pt", device=DEVICE) as file:
+        assert list(file.keys()) == ["x", "y"] and file.metadata() == {"format": "pt"}
+        rows = file.get_slice("y")
+        assert rows.get_shape() == list(x.shape)
+        read, first = file.get_tensor("x"), rows[:1]
+    assert read.device == first.device == HERE
+    assert torch.equal(read.cpu(), x.cpu()) and torch.equal(first.cpu(), x[:1].cpu() + 1)
+    with safetensors.safe_open(tmp_path / "x", framework="pt") as file:
+        assert file.get_tensor("x").device.type == "cpu"
+    with pytest.raises(Exception, match="no such tensor"), safetensors.safe_open(tmp_path / "x", "pt", DEVICE) as file:
+        file.get_tensor("no such tensor")
+
+
+@pytest.mark.lazy_only
 def test_safetensors_imported_first(tmp_path):
     run_fresh(
         f"""
