@@ -68,6 +68,7 @@ from torch_lazyplug import (  # noqa: E402
     settings,
     sharing,
     tensor_factory_functions,
+    transformers_support,
     ts_backend,
 )
 from torch_lazyplug.closure import add_step_closure, run_step_closures  # noqa: E402
@@ -84,6 +85,7 @@ dynamo.install()
 process_groups.install()
 settings.install()
 safetensors_support.install()
+transformers_support.install()
 saving.install()
 dlpack.install()
 sharing.install()

@@ -40,7 +40,8 @@ model = LlamaForCausalLM(LlamaConfig(
 samples = [{"input_ids": ids, "labels": ids} for ids in torch.randint(0, 50, (8, 6))]
 with tempfile.TemporaryDirectory() as directory:
     arguments = TrainingArguments(
-        directory, per_device_train_batch_size=4, max_steps=3, report_to=[], disable_tqdm=True, save_strategy="no")
+        directory, per_device_train_batch_size=4, max_steps=3, report_to=[], disable_tqdm=True, save_strategy="no",
+        bf16=BF16)
     trainer = Trainer(model, arguments, train_dataset=samples, eval_dataset=samples)
     loss = trainer.train().training_loss
     print(model.device, loss)
@@ -66,9 +67,11 @@ def test_accelerate(precision):
     assert losses == pytest.approx(run_on("cpu", program)[1])
 
 
-def test_trainer():
-    place, losses, fallbacks = run_on("lazy", TRAINER)
+@pytest.mark.parametrize("bf16", [False, True])
+def test_trainer(bf16):
+    program = TRAINER.replace("BF16", str(bf16))
+    place, losses, fallbacks = run_on("lazy", program)
     assert place == "lazy:0"
     assert fallbacks == "[]"
     assert len(losses) == 2
-    assert losses == pytest.approx(run_on("cpu", TRAINER)[1])
+    assert losses == pytest.approx(run_on("cpu", program)[1])

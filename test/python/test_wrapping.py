@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_lazyplug
-from torch_lazyplug import accessors, cpu_choices, deepcopy, dlpack, safetensors_support, sharing
+from torch_lazyplug import accessors, cpu_choices, deepcopy, dlpack, safetensors_support, sharing, transformers_support
 from torch_lazyplug._wrapping import wrap_attribute, wrap_once
 
 pytestmark = pytest.mark.lazy_only
@@ -63,7 +63,9 @@ def test_attributes_are_wrapped_once():
     assert Owner.method(3) == 12
 
 
-@pytest.mark.parametrize("module", [accessors, cpu_choices, deepcopy, dlpack, safetensors_support, sharing])
+@pytest.mark.parametrize(
+    "module", [accessors, cpu_choices, deepcopy, dlpack, safetensors_support, sharing, transformers_support]
+)
 def test_installing_again_changes_nothing(module):
     names = ("data_ptr", "__deepcopy__", "__dlpack_device__")
     before = [getattr(torch.Tensor, name) for name in names]
