@@ -98,6 +98,8 @@ GROUPS = {
     "eight op cases": EIGHT_OPS,
     "all op cases": "ops/.*",
     "programs": PROGRAMS,
+    "training of libraries' models": "libraries/.*, training",
+    "inference of libraries' models": "libraries/.*, inference",
 }
 
 

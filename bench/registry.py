@@ -5,7 +5,12 @@ import importlib
 from collections.abc import Callable
 
 # The modules that register the cases of a suite.
-SUITES = {"ops": ("lines", "kernels"), "models": ("steps",), "programs": ("programs",)}
+SUITES = {
+    "ops": ("lines", "kernels"),
+    "models": ("steps",),
+    "programs": ("programs",),
+    "libraries": ("library_models",),
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The benchmarks' runner: contestants in processes of their own, measured in rounds."""
 
 import pytest
+from helpers import DEVICE
 from process import Failed, Process, environment, settings_of
+from registry import CASES, load
 from rounds import Entry, Failure, Row, run_case, spread, stop, summary
 
 CASE = {"name": "linear SVM", "suite": "programs", "warm_up": 4, "block": 2, "rivals": [], "host": False}
@@ -90,3 +92,11 @@ def test_ratios_are_of_rounds():
 def test_a_spread_is_the_median_and_two_percentiles():
     assert spread([2.0]) == (2.0, 2.0, 2.0)
     assert spread([3.0, 1.0, 2.0]) == (2.0, 1.2, 2.8)
+
+
+def test_models_of_libraries_are_the_same_on_both_devices():
+    pytest.importorskip("transformers", reason="part of the extra `test`")
+    load("libraries")
+    steps = [CASES["Mamba of transformers, training"].make(device) for device in ("cpu", DEVICE)]
+    expected, losses = [[step() for _ in range(2)] for step in steps]
+    assert losses == pytest.approx(expected, rel=1e-5) and losses[0] != losses[1]
