@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import registry
 import torch
+from kinds import descend
 
 BATCH, TOKENS, TARGETS, WORDS, PIXELS = 4, 32, 16, 500, 64
 
@@ -19,8 +20,8 @@ def _words(length: int = TOKENS) -> torch.Tensor:
     return torch.randint(WORDS, (BATCH, length))
 
 
-def _images(size: int = PIXELS) -> dict:
-    return {"pixel_values": torch.randn(BATCH, 3, size, size)}
+def _images() -> dict:
+    return {"pixel_values": torch.randn(BATCH, 3, PIXELS, PIXELS)}
 
 
 def _text() -> dict:
@@ -54,11 +55,8 @@ class Model:
     library: str = "transformers"
 
     def make(self) -> torch.nn.Module:
-        library = importlib.import_module(self.library)
-        if self.library == "diffusers":
-            return getattr(library, self.name)(**self.options)
-        model = getattr(library, self.name)
-        return model(model.config_class(**self.options))
+        model = getattr(importlib.import_module(self.library), self.name)
+        return model(**self.options) if self.library == "diffusers" else model(model.config_class(**self.options))
 
 
 MODELS = {
@@ -152,8 +150,7 @@ def _build(title: str, device: str) -> tuple[torch.nn.Module, Callable[[], torch
     inputs = MODELS[title].inputs()
 
     def forward() -> torch.Tensor:
-        result = model(**{name: tensor.to(device) for name, tensor in inputs.items()})
-        return result.logits if hasattr(result, "logits") else result[0]
+        return model(**{name: tensor.to(device) for name, tensor in inputs.items()})[0]
 
     return model, forward
 
@@ -178,9 +175,7 @@ def training(title: str, device: str) -> Callable:
 
     def step() -> float:
         loss = forward().square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         return loss.item()
 
     return step

@@ -5,7 +5,8 @@ wrap and around ours.
 """
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Function = Callable[..., Any]
@@ -25,3 +26,11 @@ def wrap_once(function: Function, wrap: Callable[[Function], Function]) -> Funct
 def wrap_attribute(owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
     """Replaces a function of a class or a module by ``wrap(function)``; does nothing if that has been done."""
     setattr(owner, name, wrap_once(getattr(owner, name), wrap))
+
+
+def wrap_copies(modules: Iterable[str], name: str, wrap: Callable[[Function], Function]) -> None:
+    """``wrap_attribute`` in those of the modules that are there: one imports a function from the other, or has not yet,
+    where the other's import is going on."""
+    for module in map(sys.modules.get, modules):
+        if hasattr(module, name):
+            wrap_attribute(module, name, wrap)

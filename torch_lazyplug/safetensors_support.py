@@ -5,26 +5,19 @@ and copied from there. Everything else of safetensors works on lazy tensors as i
 """
 
 import os
-import sys
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from torch_lazyplug._wrapping import Function, wrap_attribute
+from torch_lazyplug._wrapping import Function, wrap_copies
 from torch_lazyplug.import_hooks import after_import
 
 
 def install() -> None:
     """Wraps ``safe_open`` as soon as safetensors is imported; does nothing if that has been done."""
-    after_import("safetensors", _wrap)
-
-
-def _wrap(package: ModuleType) -> None:
-    # Who imports safetensors.torch first is importing it now, and may not have come to `safe_open` yet.
-    for module in (package, sys.modules.get("safetensors.torch")):
-        if hasattr(module, "safe_open"):
-            wrap_attribute(module, "safe_open", _by_way_of_the_cpu)
+    # Not what the second is made of: who imports it first is importing it now.
+    modules = ("safetensors", "safetensors.torch")
+    after_import("safetensors", lambda _: wrap_copies(modules, "safe_open", _by_way_of_the_cpu))
 
 
 def _by_way_of_the_cpu(open_for: Function) -> Function:
