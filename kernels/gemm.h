@@ -4,7 +4,8 @@
 
 namespace lazyplug::kernels {
 
-// A float32 product that is computed by this package: result = start + a * b.
+// A float32 product that is computed by this package: result = start + a * b. Where it has the bits of BLAS, and is
+// quicker, kernels/blas_kernels.h says.
 struct Gemm {
   struct Operand {
     const float* data;
@@ -21,6 +22,7 @@ struct Gemm {
   int64_t start_row;  // stride; 0: all rows are one
   float* result;
   int64_t result_row; // stride
+  int64_t most_inner; // each sum is of blocks of so many products, added up with fused multiply-adds, in order
 };
 
 // What one thread computes of it.
@@ -31,29 +33,14 @@ struct GemmBlock {
   int64_t end_column;
 };
 
-// PyTorch's BLAS has no kernels with AVX-512 for processors that are not Intel's. On these, ours take half of its time,
-// and on processors with AVX2 less for small products, with its bits: each sum is of blocks of so many products, which
-// are added up with fused multiply-adds, in order.
-constexpr int64_t kMaxInnerBlock = 192;
+// Memory is set aside for blocks of so many.
+constexpr int64_t kMostInner = 384;
 
 // The block that begins at this place of the inner dimension. What is between one and two blocks is two halves.
-constexpr int64_t inner_block(int64_t inner, int64_t place) {
-  const bool is_halved = inner > kMaxInnerBlock && inner < 2 * kMaxInnerBlock;
-  const int64_t block = is_halved ? inner / 2 : kMaxInnerBlock;
+constexpr int64_t inner_block(int64_t inner, int64_t place, int64_t most) {
+  const bool is_halved = inner > most && inner < 2 * most;
+  const int64_t block = is_halved ? inner / 2 : most;
   return block < inner - place ? block : inner - place;
-}
-
-// Whether ours has the bits of BLAS for such a product, as this process is set up: asked of BLAS once, with a few
-// products of random numbers.
-bool has_gemm(int64_t rows, int64_t columns, int64_t inner);
-// Whether it still has, with this number of intra-op threads. BLAS gives each some fours of rows, or sixteens of
-// columns, and has other kernels for less than one of four rows, or twelve columns, which the last thread may be left
-// with.
-constexpr bool has_bits_of_blas(int64_t rows, int64_t columns, int num_threads) {
-  const bool has_rows = num_threads == 1 || rows % 4 == 0 || rows >= int64_t{8} * num_threads;
-  const bool has_columns =
-      num_threads <= 2 || columns % 16 == 0 || columns % 16 >= 12 || columns >= int64_t{32} * num_threads;
-  return has_rows && has_columns;
 }
 
 // In parallel if there is enough to do: the bits do not depend on it.

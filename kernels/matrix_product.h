@@ -12,38 +12,44 @@ namespace {
 
 // A tile of the result stays in registers while its sums grow: beside its vectors there is room for two of b, and one
 // of a. What it reads of b, a panel, is copied to lie as it is read, and stays in the L1 cache while tiles go down the
-// rows.
+// rows. A panel of few columns is one vector wide.
 constexpr int kTileVectors = 2;
 constexpr int kTileRows = kVectorBytes == 64 ? 12 : 6;
 constexpr int64_t kPanelColumns = kTileVectors * kNumLanes<Floats>;
-constexpr int64_t kPanelElements = kMaxInnerBlock * kPanelColumns;
+constexpr int64_t kPanelElements = kMostInner * kPanelColumns;
 // As many rows of a as stay in the L2 cache while panels go by.
 constexpr int64_t kRowsAtOnce = 40 * kTileRows;
 
-template <int kRows>
+// Up to kTileVectors vectors of columns of b, whose rows lie `step` apart.
+struct PanelOfB {
+  const float* data;
+  int64_t step;
+};
+
+template <int kRows, int kVectors = kTileVectors>
 struct TileSums {
-  Floats of[kRows][kTileVectors];
+  Floats of[kRows][kVectors];
 };
 
 // kByRows: rows of a lie one after the other, by `a_step`; else its columns do.
-template <int kRows, bool kByRows>
-[[gnu::always_inline]] inline TileSums<kRows>
-multiply_tile(int64_t inner, const float* a, int64_t a_step, const float* panel) {
-  TileSums<kRows> sums{};
+template <int kRows, int kVectors, bool kByRows>
+[[gnu::always_inline]] inline TileSums<kRows, kVectors>
+multiply_tile(int64_t inner, const float* a, int64_t a_step, PanelOfB panel) {
+  TileSums<kRows, kVectors> sums{};
   const int64_t row = kByRows ? a_step : 1;
   const int64_t step = kByRows ? 1 : a_step;
 #pragma GCC unroll 2
-  for (int64_t k = 0; k < inner; ++k, a += step, panel += kPanelColumns) {
-    Floats b[kTileVectors];
+  for (int64_t k = 0; k < inner; ++k, a += step, panel.data += panel.step) {
+    Floats b[kVectors];
 #pragma GCC unroll 2
-    for (int j = 0; j < kTileVectors; ++j) {
-      b[j] = load<Floats>(panel + j * kNumLanes<Floats>);
+    for (int j = 0; j < kVectors; ++j) {
+      b[j] = load<Floats>(panel.data + j * kNumLanes<Floats>);
     }
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       const auto x = broadcast<Floats>(a[i * row]);
 #pragma GCC unroll 2
-      for (int j = 0; j < kTileVectors; ++j) {
+      for (int j = 0; j < kVectors; ++j) {
         sums.of[i][j] = multiply_add(x, b[j], sums.of[i][j]);
       }
     }
@@ -61,9 +67,9 @@ struct TileResult {
 };
 
 // Of these columns, a vector's.
-template <int kRows, typename LoadVector, typename StoreVector>
+template <int kRows, int kVectors, typename LoadVector, typename StoreVector>
 [[gnu::always_inline]] inline void
-add_vectors(const TileSums<kRows>& sums, const TileResult& tile, int j, LoadVector load, StoreVector store) {
+add_vectors(const TileSums<kRows, kVectors>& sums, const TileResult& tile, int j, LoadVector load, StoreVector store) {
   const int64_t first = j * kNumLanes<Floats>;
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
@@ -75,11 +81,11 @@ add_vectors(const TileSums<kRows>& sums, const TileResult& tile, int j, LoadVect
   }
 }
 
-template <int kRows>
-[[gnu::always_inline]] inline void add_tile(const TileSums<kRows>& sums, const TileResult& tile) {
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void add_tile(const TileSums<kRows, kVectors>& sums, const TileResult& tile) {
   constexpr int64_t kLanes = kNumLanes<Floats>;
 #pragma GCC unroll 2
-  for (int j = 0; j < kTileVectors; ++j) {
+  for (int j = 0; j < kVectors; ++j) {
     const int64_t n = std::min(tile.columns - j * kLanes, kLanes);
     if (n == kLanes) { // to store a part takes some processors long
       add_vectors(sums, tile, j, load<Floats>, store<Floats>);
@@ -91,23 +97,24 @@ template <int kRows>
   }
 }
 
-template <int kRows, bool kByRows>
-void run_tile(int64_t inner, const float* a, int64_t a_step, const float* panel, const TileResult& tile) {
+template <int kRows, int kVectors, bool kByRows>
+void run_tile(int64_t inner, const float* a, int64_t a_step, const PanelOfB& panel, const TileResult& tile) {
   if (tile.start) {
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       __builtin_prefetch(tile.start + i * tile.start_row);
     }
   }
-  add_tile(multiply_tile<kRows, kByRows>(inner, a, a_step, panel), tile);
+  add_tile(multiply_tile<kRows, kVectors, kByRows>(inner, a, a_step, panel), tile);
 }
 
-using RunTile = void (*)(int64_t inner, const float* a, int64_t a_step, const float* panel, const TileResult& tile);
+using RunTile = void (*)(int64_t inner, const float* a, int64_t a_step, const PanelOfB& panel, const TileResult& tile);
 
 template <bool kByRows, int... kRows>
-RunTile find_tile(int64_t rows, std::integer_sequence<int, kRows...> /*rows*/) {
-  static constexpr RunTile kTiles[] = {run_tile<kRows + 1, kByRows>...};
-  return kTiles[rows - 1];
+RunTile find_tile(int64_t rows, int64_t columns, std::integer_sequence<int, kRows...> /*rows*/) {
+  static constexpr RunTile kNarrow[] = {run_tile<kRows + 1, 1, kByRows>...};
+  static constexpr RunTile kWide[] = {run_tile<kRows + 1, kTileVectors, kByRows>...};
+  return (columns <= kNumLanes<Floats> ? kNarrow : kWide)[rows - 1];
 }
 
 // ---- panels ----
@@ -168,22 +175,33 @@ pack_transposed(int64_t inner, int64_t num_rows, const float* from, int64_t row,
 }
 
 // `columns` of b, which lie one after the other, each by `column` from the one before.
-inline void pack_columns(int64_t inner, int64_t columns, const float* b, int64_t column, float* panel) {
-  for (int64_t first = 0; first < kPanelColumns; first += kLanesOfSquare) {
-    pack_transposed(inner, columns - first, b + first * column, column, panel + first, kPanelColumns);
+inline PanelOfB pack_columns(int64_t inner, int64_t columns, const float* b, int64_t column, float* panel) {
+  const int64_t step = columns <= kLanesOfSquare ? kLanesOfSquare : kPanelColumns;
+  for (int64_t first = 0; first < step; first += kLanesOfSquare) {
+    pack_transposed(inner, columns - first, b + first * column, column, panel + first, step);
   }
+  return {panel, step};
+}
+
+template <int kVectors>
+inline PanelOfB pack_vectors(int64_t inner, int64_t columns, const float* b, int64_t row, float* panel) {
+  constexpr int64_t kStep = kVectors * kNumLanes<Floats>;
+  float* to = panel;
+  for (int64_t k = 0; k < inner; ++k, b += row, to += kStep) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t first = j * kNumLanes<Floats>;
+      const int64_t n = std::clamp<int64_t>(columns - first, 0, kNumLanes<Floats>);
+      store(load_part<Floats>(b + first, n), to + first);
+    }
+  }
+  return {panel, kStep};
 }
 
 // Rows of b, of which `columns` are taken.
-inline void pack_rows(int64_t inner, int64_t columns, const float* b, int64_t row, float* panel) {
-  for (int64_t k = 0; k < inner; ++k, b += row, panel += kPanelColumns) {
-#pragma GCC unroll 2
-    for (int j = 0; j < kTileVectors; ++j) {
-      const int64_t first = j * kNumLanes<Floats>;
-      const int64_t n = std::clamp<int64_t>(columns - first, 0, kNumLanes<Floats>);
-      store(load_part<Floats>(b + first, n), panel + first);
-    }
-  }
+inline PanelOfB pack_rows(int64_t inner, int64_t columns, const float* b, int64_t row, float* panel) {
+  return columns <= kNumLanes<Floats> ? pack_vectors<1>(inner, columns, b, row, panel)
+                                      : pack_vectors<kTileVectors>(inner, columns, b, row, panel);
 }
 
 // ---- blocks ----
@@ -210,10 +228,13 @@ constexpr int64_t kFloatsOfFarColumns = 256;
 // For fewer columns, to pack a takes longer than what it saves.
 constexpr int64_t kLeastColumnsToPack = 4 * kPanelColumns;
 
+// For fewer tiles, to pack b takes longer than what it saves.
+constexpr int64_t kMostTilesInPlace = 3;
+
 // The tiles' rows, column by column. `has_rows`: a's lie one after the other.
 inline TiledRows pack_tiles(const TiledRows& a, int64_t inner, bool has_rows) {
   static thread_local std::vector<float> packed;
-  packed.resize(kRowsAtOnce * kMaxInnerBlock + kLanesOfSquare);
+  packed.resize(kRowsAtOnce * kMostInner + kLanesOfSquare);
   for (int64_t tile = 0; tile < a.num_tiles(); ++tile) {
     const int64_t first = a.tile_begin(tile);
     const int64_t rows = a.tile_begin(tile + 1) - first;
@@ -231,19 +252,20 @@ inline TiledRows pack_tiles(const TiledRows& a, int64_t inner, bool has_rows) {
 
 // Rows of one panel of the result, tile by tile. A step of 0: columns of a tile lie one after the other.
 template <bool kByRows>
-void run_panel(const TiledRows& a, int64_t inner, const float* panel, TileResult tile) {
+void run_panel(const TiledRows& a, int64_t inner, const PanelOfB& panel, TileResult tile) {
   constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
   for (int64_t i = 0; i < a.num_tiles(); ++i) {
     const int64_t first = a.tile_begin(i);
     const int64_t rows = a.tile_begin(i + 1) - first;
-    find_tile<kByRows>(rows, kRows)(inner, a.data + first * a.tile_row, a.step == 0 ? rows : a.step, panel, tile);
+    const auto run = find_tile<kByRows>(rows, tile.columns, kRows);
+    run(inner, a.data + first * a.tile_row, a.step == 0 ? rows : a.step, panel, tile);
     tile.start += tile.start ? rows * tile.start_row : 0;
     tile.result += rows * tile.result_row;
   }
 }
 
 inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t place, int64_t inner) {
-  alignas(64) float panel[kPanelElements];
+  alignas(64) float packed[kPanelElements];
   const bool is_first = place == 0;
   const bool has_rows = gemm.a.column_stride == 1;
   TiledRows a{
@@ -257,8 +279,11 @@ inline void run_inner_block(const Gemm& gemm, const GemmBlock& block, int64_t pl
   for (int64_t column = block.first_column; column < block.end_column; column += kPanelColumns) {
     const int64_t columns = std::min(kPanelColumns, block.end_column - column);
     const float* b = gemm.b.data + place * gemm.b.row_stride + column * gemm.b.column_stride;
-    gemm.b.column_stride == 1 ? pack_rows(inner, columns, b, gemm.b.row_stride, panel)
-                              : pack_columns(inner, columns, b, gemm.b.column_stride, panel);
+    const bool is_read_in_place =
+        a.num_tiles() <= kMostTilesInPlace && gemm.b.column_stride == 1 && columns % kNumLanes<Floats> == 0;
+    const PanelOfB panel = is_read_in_place            ? PanelOfB{b, gemm.b.row_stride}
+                           : gemm.b.column_stride == 1 ? pack_rows(inner, columns, b, gemm.b.row_stride, packed)
+                                                       : pack_columns(inner, columns, b, gemm.b.column_stride, packed);
     float* result = gemm.result + block.first_row * gemm.result_row + column;
     const float* start = gemm.start ? gemm.start + block.first_row * gemm.start_row + column : nullptr;
     const TileResult tile = is_first ? TileResult{start, gemm.start_row, result, gemm.result_row, columns}
@@ -272,7 +297,7 @@ void run_gemm(const Gemm& gemm, const GemmBlock& block) {
   for (rows.first_row = block.first_row; rows.first_row < block.end_row; rows.first_row = rows.end_row) {
     rows.end_row = std::min(block.end_row, rows.first_row + kRowsAtOnce);
     for (int64_t place = 0, inner = 0; place < gemm.inner; place += inner) {
-      inner = inner_block(gemm.inner, place);
+      inner = inner_block(gemm.inner, place, gemm.most_inner);
       run_inner_block(gemm, rows, place, inner);
     }
   }

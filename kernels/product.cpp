@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/blas_kernels.h"
+
 namespace {
 
 template <typename T>
@@ -152,11 +154,17 @@ Product::plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, cons
   return plan;
 }
 
+namespace {
+
+ProductSizes sizes_of(const Gemm& gemm) {
+  return {gemm.rows, gemm.columns, gemm.inner, gemm.b.column_stride == 1};
+}
+
+} // namespace
+
 std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
   auto plan = plan_blas(dtype, a, b, result);
-  if (plan && dtype == c10::ScalarType::Float && result.column_stride == 1 && result.row_stride >= result.columns &&
-      kernels::has_gemm(a.rows, b.columns, a.columns)) {
-    plan->has_gemm_ = true;
+  if (plan && dtype == c10::ScalarType::Float && result.column_stride == 1 && result.row_stride >= result.columns) {
     plan->gemm_ = {
         .rows = a.rows,
         .columns = b.columns,
@@ -166,7 +174,9 @@ std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, con
         .start = nullptr,
         .start_row = 0,
         .result = nullptr,
-        .result_row = result.row_stride};
+        .result_row = result.row_stride,
+        .most_inner = most_inner(blas_kernels())};
+    plan->has_gemm_ = kernels::has_gemm(blas_kernels(), sizes_of(plan->gemm_));
   }
   return plan;
 }
@@ -193,7 +203,7 @@ void Product::call(T alpha, const void* a, const void* b, T beta, void* result) 
 }
 
 bool Product::uses_gemm() const {
-  return has_gemm_ && has_bits_of_blas(gemm_.rows, gemm_.columns, at::get_num_threads());
+  return has_gemm_ && has_bits_of_blas(blas_kernels(), sizes_of(gemm_), at::get_num_threads());
 }
 
 void Product::run_from(const void* start, int64_t start_row, const void* a, const void* b, void* result) const {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/gemm.h"
+#include "kernels/blas_kernels.h"
 #include "lowering/calls/plain_tensors.h"
 #include "lowering/nodes/exact_kernels.h"
 #include "test/cpp/lowering/node_test.h"
@@ -42,7 +42,8 @@ TEST(DistanceKernelTest, HasTheBitsOfPyTorch) {
 
 // Of more distances than one thread computes: where products of that size are ours.
 TEST(DistanceKernelTest, SoHaveManyDistances) {
-  EXPECT_EQ(is_distance_here(at::randn({220, 64}), at::randn({200, 64})), kernels::has_gemm(220, 200, 66));
+  const bool is_ours = kernels::has_gemm(kernels::blas_kernels(), {220, 200, 66, /*b_is_by_rows=*/false});
+  EXPECT_EQ(is_distance_here(at::randn({220, 64}), at::randn({200, 64})), is_ours);
 }
 
 TEST(DistanceKernelTest, SoHaveSpecialNumbers) {
