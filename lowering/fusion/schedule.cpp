@@ -297,6 +297,24 @@ class Scheduler {
     return value.node->is_call();
   }
 
+  // Whether the result of the only call may lie where something lies that the graph has made, and that nobody else
+  // reads: a call on large tensors then takes less than one of PyTorch's kernels, which asks for memory.
+  static bool may_overwrite_input(const Group& group) {
+    GraphNode& node = *group.nodes().front();
+    const Geometry& result = node.output(0).layout();
+    const auto is_in_its_place = [&](const Group::Input& input) {
+      const Geometry& there = input.value.layout();
+      return input.value.node->is_call() && input.value.num_uses() == 1 && there.dtype == result.dtype &&
+             there.extent_bytes() == result.extent_bytes();
+    };
+    return node.signature()->written.empty() && is_wide_float(result.dtype) &&
+           std::any_of(group.inputs().begin(), group.inputs().end(), is_in_its_place);
+  }
+
+  static bool is_wide_float(c10::ScalarType dtype) {
+    return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
+  }
+
   void close(const Group& closed) {
     const auto place =
         std::find_if(open_.begin(), open_.end(), [&](const auto& group) { return group.get() == &closed; });
@@ -310,8 +328,9 @@ class Scheduler {
       return; // dead code that has not been removed
     }
     // A small sum that stands alone has a kernel that takes less: lowering/nodes/sum_kernel.h.
-    const bool is_small = takes_functions_ && group->layout().numel() <= kMaxAlone && !group->has_rows();
-    const bool may_be_alone = takes_all_ || group->has_functions() || is_small;
+    const bool is_quicker =
+        takes_functions_ && !group->has_rows() && (group->layout().numel() <= kMaxAlone || may_overwrite_input(*group));
+    const bool may_be_alone = takes_all_ || group->has_functions() || is_quicker;
     const bool is_node = group->nodes().size() == 1 && !may_be_alone;
     steps_.push_back(is_node ? Step{first, nullptr} : Step{nullptr, std::move(group)});
   }

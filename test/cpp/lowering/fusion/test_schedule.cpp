@@ -64,6 +64,30 @@ TEST(Schedule, SmallCallsAreGroupsEvenAlone) {
   EXPECT_EQ(schedule(large, Grouping::kFunctions), "3");
 }
 
+// What they read is made by the graph, and nobody else reads it.
+TEST(Schedule, LargeCallsAreGroupsEvenAloneWhereTheirResultLiesWhereAnInputLay) {
+  const auto schedule_of = [](const std::string& dtype, const std::string& last, const std::string& roots) {
+    const std::string type = "  # " + dtype + "[80, 80] strides=[80, 1]\n";
+    return schedule(
+        "%2 = device_data(2)" + type +       //
+            "%3 = aten::mm(%2, %2)" + type + //
+            "%4 = " + last + "return " + roots + "\n",
+        Grouping::kFunctions);
+  };
+  const auto relu = [](const std::string& dtype) {
+    return "aten::relu(%3)  # " + dtype + "[80, 80] strides=[80, 1]\n";
+  };
+  EXPECT_EQ(schedule_of("Float", relu("Float"), "%4"), "3 (4)");
+  EXPECT_EQ(schedule_of("Double", relu("Double"), "%4"), "3 (4)");
+  EXPECT_EQ(schedule_of("BFloat16", relu("BFloat16"), "%4"), "3 4");
+  EXPECT_EQ(schedule_of("Float", relu("Float"), "%3, %4"), "3 4") << "somebody reads it";
+  EXPECT_EQ(schedule_of("Float", "aten::relu_(%3)  # Float[80, 80] strides=[80, 1]\n", "%4"), "3 4") << "in place";
+  EXPECT_EQ(schedule_of("Float", "aten::gt.Scalar(%3, 0)  # Bool[80, 80] strides=[80, 1]\n", "%4"), "3 4")
+      << "another dtype";
+  EXPECT_EQ(schedule_of("Float", "aten::sum.dim_IntList(%3, [1], False, None)  # Float[80] strides=[1]\n", "%4"), "3 4")
+      << "rows";
+}
+
 TEST(Schedule, FunctionsThatLieOtherwiseAreNot) {
   const std::string text =
       "%2 = aten::exp_(%0)  # Float[4, 4] strides=[4, 1]\n"
