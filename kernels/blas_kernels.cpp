@@ -33,6 +33,8 @@ bool has_wide_vectors() {
   return loops<float>().num_lanes == kLanesOfAvx512;
 }
 
+static_assert(most_inner(BlasKernels::kBy192) <= kMostInner && most_inner(BlasKernels::kBy384) <= kMostInner);
+
 using Floats = std::vector<float>;
 
 Floats random_numbers(int64_t n) {
@@ -94,9 +96,10 @@ class Trial {
     if (!blas) {
       return false;
     }
-    // Others may be asked for with fewer threads than now.
+    // Others may be asked for with fewer threads than now. Intel's are known not to depend on them, and several would
+    // have to be woken up.
     IntraOpThreadsScope threads;
-    if (!has_bits_of_blas(kernels_, sizes, threads.before())) {
+    if (kernels_ == BlasKernels::kBy384 || !has_bits_of_blas(kernels_, sizes, threads.before())) {
       threads.use(1);
     }
     Floats expected = start_;
@@ -142,6 +145,10 @@ BlasKernels find_kernels() {
   return !trial.is_usual() ? BlasKernels::kOther : trial.is_small() ? BlasKernels::kAllBy192 : BlasKernels::kBy192;
 }
 
+int64_t multiplications(const ProductSizes& sizes) {
+  return sizes.rows * sizes.columns * sizes.inner;
+}
+
 int64_t most_multiplications(BlasKernels kernels, bool b_is_by_rows) {
   if (kernels == BlasKernels::kBy384) {
     return b_is_by_rows ? kMostOfIntel : kMostTransposedOfIntel;
@@ -168,11 +175,15 @@ BlasKernels blas_kernels() {
   return kernels;
 }
 
+bool is_small(const ProductSizes& sizes) {
+  return sizes.rows < kLeastRows || sizes.columns < kLeastColumns || sizes.inner < kLeastInner ||
+         multiplications(sizes) < kLeastMultiplications;
+}
+
 bool has_gemm(BlasKernels kernels, const ProductSizes& sizes) {
   const auto& [rows, columns, inner, b_is_by_rows] = sizes;
-  const int64_t work = rows * columns * inner;
-  if (kernels == BlasKernels::kOther || rows < kLeastRows || columns < kLeastColumns || inner < kLeastInner ||
-      work < kLeastMultiplications || work > most_multiplications(kernels, b_is_by_rows)) {
+  if (kernels == BlasKernels::kOther || is_small(sizes) ||
+      multiplications(sizes) > most_multiplications(kernels, b_is_by_rows)) {
     return false;
   }
   if (kernels != BlasKernels::kBy192) {

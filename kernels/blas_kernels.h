@@ -28,6 +28,9 @@ constexpr int64_t most_inner(BlasKernels kernels) {
 // Those of this process, as it is set up: asked of BLAS once, with a few products of random numbers.
 BlasKernels blas_kernels();
 
+// What is left to BLAS on every processor, so that nobody need ask which it is.
+bool is_small(const ProductSizes& sizes);
+
 // Whether kernels/gemm.h has the bits of BLAS for such a product, and takes less time. PyTorch's BLAS has no kernels
 // with AVX-512 for processors that are not Intel's: on these, ours take half of its time, and on processors with AVX2
 // less for small products. On Intel's, they take less for small ones, and where b has to be transposed.

@@ -154,17 +154,12 @@ Product::plan_blas(c10::ScalarType dtype, const Matrix& a, const Matrix& b, cons
   return plan;
 }
 
-namespace {
-
-ProductSizes sizes_of(const Gemm& gemm) {
-  return {gemm.rows, gemm.columns, gemm.inner, gemm.b.column_stride == 1};
-}
-
-} // namespace
-
 std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, const Matrix& b, const Matrix& result) {
   auto plan = plan_blas(dtype, a, b, result);
-  if (plan && dtype == c10::ScalarType::Float && result.column_stride == 1 && result.row_stride >= result.columns) {
+  const ProductSizes sizes{a.rows, b.columns, a.columns, b.column_stride == 1};
+  if (plan && dtype == c10::ScalarType::Float && result.column_stride == 1 && result.row_stride >= result.columns &&
+      !is_small(sizes) && kernels::has_gemm(blas_kernels(), sizes)) {
+    plan->has_gemm_ = true;
     plan->gemm_ = {
         .rows = a.rows,
         .columns = b.columns,
@@ -176,7 +171,6 @@ std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, con
         .result = nullptr,
         .result_row = result.row_stride,
         .most_inner = most_inner(blas_kernels())};
-    plan->has_gemm_ = kernels::has_gemm(blas_kernels(), sizes_of(plan->gemm_));
   }
   return plan;
 }
@@ -203,7 +197,8 @@ void Product::call(T alpha, const void* a, const void* b, T beta, void* result) 
 }
 
 bool Product::uses_gemm() const {
-  return has_gemm_ && has_bits_of_blas(blas_kernels(), sizes_of(gemm_), at::get_num_threads());
+  const ProductSizes sizes{gemm_.rows, gemm_.columns, gemm_.inner, gemm_.b.column_stride == 1};
+  return has_gemm_ && has_bits_of_blas(blas_kernels(), sizes, at::get_num_threads());
 }
 
 void Product::run_from(const void* start, int64_t start_row, const void* a, const void* b, void* result) const {

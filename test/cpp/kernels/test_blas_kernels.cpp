@@ -21,6 +21,8 @@ TEST(BlasKernelsTest, OursAreThoseOfBlasOnly) {
     EXPECT_FALSE(has_gemm(kernels, {64, 11, 64}));
     EXPECT_FALSE(has_gemm(kernels, {64, 64, 1})) << "zeros may be negative";
     EXPECT_FALSE(has_gemm(kernels, {4, 16, 16})) << "small";
+    EXPECT_TRUE(is_small({4, 16, 16}));
+    EXPECT_FALSE(is_small({64, 64, 64}));
     const bool has_small = kernels != BlasKernels::kBy192; // one kernel for all
     EXPECT_EQ(has_gemm(kernels, {15, 64, 64}), has_small);
     EXPECT_EQ(has_gemm(kernels, {64, 15, 64}), has_small);
