@@ -33,7 +33,8 @@ bool has_wide_vectors() {
   return loops<float>().num_lanes == kLanesOfAvx512;
 }
 
-static_assert(most_inner(BlasKernels::kBy192) <= kMostInner && most_inner(BlasKernels::kBy384) <= kMostInner);
+static_assert(
+    longest_block(BlasKernels::kBy192) <= kLongestBlock && longest_block(BlasKernels::kBy384) <= kLongestBlock);
 
 using Floats = std::vector<float>;
 
@@ -50,20 +51,20 @@ class Trial {
  public:
   explicit Trial(BlasKernels kernels) : kernels_(kernels) {}
 
-  bool is_usual() const {
+  bool agrees_usually() const {
     constexpr std::array kInner = {16, 192, 194, 382, 384, 500};
     return agrees({kMostRows, kMostColumns, kMostInner}, /*adds=*/false) &&
            std::all_of(kInner.begin(), kInner.end(), [&](int64_t n) { return agrees({kMostRows, kMostColumns, n}); });
   }
 
   // Halves that are not alike, and sizes for which there may be other kernels.
-  bool is_small() const {
+  bool agrees_on_small() const {
     return agrees({kMostRows, kMostColumns, 383}) && agrees({kLeastRows, kLeastColumns, kMostInner}) &&
            agrees({kLeastRows, kMostColumns, 64}) && agrees({kMostRows, kLeastColumns, 64}) &&
            agrees({8, 15, kLeastInner}, /*adds=*/false) && agrees({5, 13, 193}) && agrees({7, kMostColumns, 31});
   }
 
-  bool is_of_intel() const {
+  bool agrees_with_intel() const {
     constexpr std::array<ProductSizes, 10> kSizes = {
         {{kMostRows, kMostColumns, 384},
          {kMostRows, kMostColumns, 384, false},
@@ -115,7 +116,7 @@ class Trial {
         .start_row = columns,
         .result = result.data(),
         .result_row = columns,
-        .most_inner = most_inner(kernels_)};
+        .longest_block = longest_block(kernels_)};
     loops<float>().gemm(gemm, {0, rows, 0, columns});
     return std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)) == 0;
   }
@@ -139,10 +140,13 @@ BlasKernels find_kernels() {
     return BlasKernels::kOther;
   }
   if (is_intel()) { // those with AVX2 alone have not been looked at
-    return has_wide_vectors() && Trial(BlasKernels::kBy384).is_of_intel() ? BlasKernels::kBy384 : BlasKernels::kOther;
+    return has_wide_vectors() && Trial(BlasKernels::kBy384).agrees_with_intel() ? BlasKernels::kBy384
+                                                                                : BlasKernels::kOther;
   }
   const Trial trial(BlasKernels::kBy192);
-  return !trial.is_usual() ? BlasKernels::kOther : trial.is_small() ? BlasKernels::kAllBy192 : BlasKernels::kBy192;
+  return !trial.agrees_usually()   ? BlasKernels::kOther
+         : trial.agrees_on_small() ? BlasKernels::kAllBy192
+                                   : BlasKernels::kBy192;
 }
 
 int64_t multiplications(const ProductSizes& sizes) {
@@ -163,7 +167,7 @@ bool has_bits_of_intel(const ProductSizes& sizes, int num_threads) {
   constexpr int64_t kLeastTransposedRows = 8;
   constexpr int64_t kInnerOfRow = 24; // longer sums of few rows are added up in another way, if b is by columns
   const int64_t rows = sizes.rows / num_threads;
-  const int64_t longest = most_inner(BlasKernels::kBy384);
+  const int64_t longest = longest_block(BlasKernels::kBy384);
   return sizes.inner <= longest && num_threads <= (sizes.inner < longest ? kMostThreadsOfShortSums : kMostThreads) &&
          (sizes.b_is_by_rows || (rows >= kLeastTransposedRows && sizes.inner < kInnerOfRow * rows));
 }
@@ -181,17 +185,24 @@ bool is_small(const ProductSizes& sizes) {
 }
 
 bool has_gemm(BlasKernels kernels, const ProductSizes& sizes) {
-  const auto& [rows, columns, inner, b_is_by_rows] = sizes;
-  if (kernels == BlasKernels::kOther || is_small(sizes) ||
-      multiplications(sizes) > most_multiplications(kernels, b_is_by_rows)) {
+  if (is_small(sizes) || multiplications(sizes) > most_multiplications(kernels, sizes.b_is_by_rows)) {
     return false;
   }
-  if (kernels != BlasKernels::kBy192) {
-    return kernels == BlasKernels::kAllBy192 || has_bits_of_intel(sizes, 1);
+  switch (kernels) {
+    case BlasKernels::kOther:
+      return false;
+    case BlasKernels::kBy192: {
+      const int64_t longest = longest_block(kernels);
+      const bool is_odd = sizes.inner > longest && sizes.inner < 2 * longest && sizes.inner % 2 != 0;
+      return std::min({sizes.rows, sizes.columns, sizes.inner}) >= kLeastSize &&
+             !is_odd; // odd ones may be split otherwise
+    }
+    case BlasKernels::kAllBy192:
+      return true;
+    case BlasKernels::kBy384:
+      return has_bits_of_intel(sizes, /*num_threads=*/1);
   }
-  const int64_t longest = most_inner(kernels);
-  const bool is_odd = inner > longest && inner < 2 * longest && inner % 2 != 0; // BLAS may split it otherwise
-  return std::min({rows, columns, inner}) >= kLeastSize && !is_odd;
+  return false;
 }
 
 bool has_bits_of_blas(BlasKernels kernels, const ProductSizes& sizes, int num_threads) {

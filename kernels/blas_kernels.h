@@ -21,7 +21,7 @@ enum class BlasKernels : uint8_t {
   kBy384     // MKL's with AVX-512
 };
 
-constexpr int64_t most_inner(BlasKernels kernels) {
+constexpr int64_t longest_block(BlasKernels kernels) {
   return kernels == BlasKernels::kBy384 ? 384 : 192;
 }
 

@@ -21,8 +21,8 @@ struct Gemm {
   const float* start; // null: 0; the rows of both are without gaps
   int64_t start_row;  // stride; 0: all rows are one
   float* result;
-  int64_t result_row; // stride
-  int64_t most_inner; // each sum is of blocks of so many products, added up with fused multiply-adds, in order
+  int64_t result_row;    // stride
+  int64_t longest_block; // each sum is of blocks of so many products, added up with fused multiply-adds, in order
 };
 
 // What one thread computes of it.
@@ -34,12 +34,12 @@ struct GemmBlock {
 };
 
 // Memory is set aside for blocks of so many.
-constexpr int64_t kMostInner = 384;
+constexpr int64_t kLongestBlock = 384;
 
 // The block that begins at this place of the inner dimension. What is between one and two blocks is two halves.
-constexpr int64_t inner_block(int64_t inner, int64_t place, int64_t most) {
-  const bool is_halved = inner > most && inner < 2 * most;
-  const int64_t block = is_halved ? inner / 2 : most;
+constexpr int64_t inner_block(int64_t inner, int64_t place, int64_t longest) {
+  const bool is_halved = inner > longest && inner < 2 * longest;
+  const int64_t block = is_halved ? inner / 2 : longest;
   return block < inner - place ? block : inner - place;
 }
 

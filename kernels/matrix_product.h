@@ -16,7 +16,7 @@ namespace {
 constexpr int kTileVectors = 2;
 constexpr int kTileRows = kVectorBytes == 64 ? 12 : 6;
 constexpr int64_t kPanelColumns = kTileVectors * kNumLanes<Floats>;
-constexpr int64_t kPanelElements = kMostInner * kPanelColumns;
+constexpr int64_t kPanelElements = kLongestBlock * kPanelColumns;
 // As many rows of a as stay in the L2 cache while panels go by.
 constexpr int64_t kRowsAtOnce = 40 * kTileRows;
 
@@ -234,7 +234,7 @@ constexpr int64_t kMostTilesInPlace = 3;
 // The tiles' rows, column by column. `has_rows`: a's lie one after the other.
 inline TiledRows pack_tiles(const TiledRows& a, int64_t inner, bool has_rows) {
   static thread_local std::vector<float> packed;
-  packed.resize(kRowsAtOnce * kMostInner + kLanesOfSquare);
+  packed.resize(std::max<size_t>(packed.size(), a.rows * inner + kLanesOfSquare));
   for (int64_t tile = 0; tile < a.num_tiles(); ++tile) {
     const int64_t first = a.tile_begin(tile);
     const int64_t rows = a.tile_begin(tile + 1) - first;
@@ -297,7 +297,7 @@ void run_gemm(const Gemm& gemm, const GemmBlock& block) {
   for (rows.first_row = block.first_row; rows.first_row < block.end_row; rows.first_row = rows.end_row) {
     rows.end_row = std::min(block.end_row, rows.first_row + kRowsAtOnce);
     for (int64_t place = 0, inner = 0; place < gemm.inner; place += inner) {
-      inner = inner_block(gemm.inner, place, gemm.most_inner);
+      inner = inner_block(gemm.inner, place, gemm.longest_block);
       run_inner_block(gemm, rows, place, inner);
     }
   }

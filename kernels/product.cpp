@@ -170,7 +170,7 @@ std::optional<Product> Product::plan(c10::ScalarType dtype, const Matrix& a, con
         .start_row = 0,
         .result = nullptr,
         .result_row = result.row_stride,
-        .most_inner = most_inner(blas_kernels())};
+        .longest_block = longest_block(blas_kernels())};
   }
   return plan;
 }
