@@ -50,7 +50,7 @@ class CallReader {
       read_argument(op.args()[i], arguments[i], op.writes_argument(i, hidden_writes));
     }
     check_cpu_tensors();
-    if (!call_.obstacle && op.shape_may_depend_on_data() && (reads_mask() || lacks_size(arguments))) {
+    if (!call_.obstacle && shape_depends_on_data(op, arguments)) {
       call_.obstacle = "output depends on data";
     }
     if (call_.any_shared_storage) {
@@ -289,17 +289,6 @@ class CallReader {
     }
   }
 
-  // The first tensor is what is indexed.
-  bool reads_mask() const {
-    return std::any_of(call_.tensors.begin() + 1, call_.tensors.end(), [](const TensorArg& arg) {
-      return arg.tensor && (arg.tensor->dtype() == at::kBool || arg.tensor->dtype() == at::kByte);
-    });
-  }
-
-  bool lacks_size(c10::ArrayRef<c10::IValue> arguments) const {
-    return call_.op->size_argument() >= 0 && arguments[call_.op->size_argument()].isNone();
-  }
-
   // Tensors of other devices: a 0-dim CPU tensor goes with any device, as long
   // as it is only read.
   void check_cpu_tensors() {
@@ -337,6 +326,19 @@ class CallReader {
   bool foreign_written_ = false;
 };
 
+bool is_mask(const c10::IValue& argument) {
+  if (argument.isList()) {
+    const auto elements = argument.toListRef();
+    return std::any_of(elements.begin(), elements.end(), is_mask);
+  }
+  if (!argument.isTensor()) {
+    return false;
+  }
+  const auto* tensor = argument.unsafeToTensorImpl();
+  return tensor != c10::UndefinedTensorImpl::singleton() &&
+         (tensor->dtype() == at::kBool || tensor->dtype() == at::kByte);
+}
+
 // What read_plain_call() asks of arguments.
 class PlainArguments {
  public:
@@ -347,7 +349,7 @@ class PlainArguments {
       case ArgKind::kTensor:
         return !arg.out && add_tensor(value);
       case ArgKind::kTensorList:
-        return !arg.out && value.isTensorList() && add_tensors(value.toListRef());
+        return !arg.out && (value.isTensorList() || value.isOptionalTensorList()) && add_tensors(value.toListRef());
       case ArgKind::kScalar:
         return is_number(value);
       case ArgKind::kConstant:
@@ -418,6 +420,14 @@ void raise_two_devices(c10::Device first, c10::Device second) {
       "!");
 }
 
+bool shape_depends_on_data(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (!op.shape_may_depend_on_data()) {
+    return false;
+  }
+  const bool lacks_size = op.size_argument() >= 0 && arguments[op.size_argument()].isNone();
+  return lacks_size || std::any_of(arguments.begin() + 1, arguments.end(), is_mask); // the first is what is indexed
+}
+
 Call read_call(const OpInfo& op, const c10::Stack& stack) {
   return read_arguments(op, torch::jit::last(stack, op.num_args()));
 }
@@ -427,7 +437,7 @@ Call read_arguments(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
 }
 
 std::optional<PlainCall> read_plain_call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
-  if (op.is_foreach() || op.random() || op.shape_may_depend_on_data()) {
+  if (op.is_foreach() || op.random() || shape_depends_on_data(op, arguments)) {
     return std::nullopt;
   }
   PlainArguments plain(op);

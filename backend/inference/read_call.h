@@ -10,6 +10,9 @@ namespace lazyplug {
 // What eager raises when tensors are on different devices.
 [[noreturn]] void raise_two_devices(c10::Device first, c10::Device second);
 
+// Whether the sizes of the result are known only when the arguments' elements are: those of a mask, for one.
+bool shape_depends_on_data(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
 // Reads the arguments on top of `stack`, or all of them. Raises what eager raises
 // when tensors are on different devices, unless the op has a composite kernel.
 Call read_call(const OpInfo& op, const c10::Stack& stack);

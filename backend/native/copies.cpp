@@ -1,5 +1,7 @@
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/equal_native.h>
 
 #include <algorithm>
@@ -154,6 +156,37 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::Tensor target = dst;
   target.resize_(self.sizes());
   return copy_(target, self, /*non_blocking=*/false);
+}
+
+namespace {
+
+// Whether the strides of a copy are those of the tensor, and its elements all there is to it.
+bool is_copied_alike(const at::Tensor& self, std::optional<at::MemoryFormat> memory_format) {
+  return self.layout() == at::kStrided && self.is_non_overlapping_and_dense() && !self.is_conj() && !self.is_neg() &&
+         !self._is_zerotensor() && memory_format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
+}
+
+} // namespace
+
+at::Tensor to_copy(
+    const at::Tensor& self,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory,
+    bool non_blocking,
+    std::optional<at::MemoryFormat> memory_format) {
+  const at::Device to = device.value_or(self.device());
+  const bool is_near = to == self.device() || to.is_cpu();
+  const bool is_plain = is_near && is_lazy(self) && !pin_memory.value_or(false) &&
+                        layout.value_or(at::kStrided) == at::kStrided && is_copied_alike(self, memory_format);
+  if (!is_plain) {
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format);
+  }
+  const auto type = dtype.value_or(self.scalar_type());
+  at::Tensor result = to.is_cpu() ? at::detail::empty_strided_cpu(self.sizes(), self.strides(), type)
+                                  : empty_strided(self.sym_sizes(), self.sym_strides(), type, layout, to, pin_memory);
+  return copy_(result, self, non_blocking);
 }
 
 namespace {

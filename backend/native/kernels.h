@@ -87,6 +87,15 @@ void record_stream(at::Tensor& self, c10::Stream stream);
 
 // ---- copies.cpp ----
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking);
+// Past the dispatcher, where the copy is laid out as the tensor.
+at::Tensor to_copy(
+    const at::Tensor& self,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory,
+    bool non_blocking,
+    std::optional<at::MemoryFormat> memory_format);
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking);
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 at::Scalar local_scalar_dense(const at::Tensor& self);

@@ -492,6 +492,12 @@ class FactoryKernel<at::Tensor(Args...)> final : public KernelOf<at::Tensor(Args
     if (runs_steps_at_once() && !is_fallback_forced(op)) {
       (check_pinning(args), ...);
       at::Tensor result;
+      if (const SmallCalls* small_calls = this->fast_.at_once(op).small_calls) {
+        result = run_small_at_once(op, *small_calls, index, kReadsOften, BorrowedArguments(args...));
+      }
+      if (result.defined()) {
+        return result;
+      }
       run_at_once(op, index, kReadsOften, [&](CpuTensors& tensors) {
         {
           const CpuKernelScope scope(op, index);

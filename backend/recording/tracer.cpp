@@ -326,8 +326,7 @@ predict(const OpInfo& op, c10::DeviceIndex device, c10::function_ref<bool(Predic
 }
 
 std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) {
-  // What depends on data is seldom known, and would be read twice.
-  if (is_fallback_forced(op) || op.shape_may_depend_on_data() || is_indexed_elsewhere(op, arguments)) {
+  if (is_fallback_forced(op) || shape_depends_on_data(op, arguments) || is_indexed_elsewhere(op, arguments)) {
     return std::nullopt;
   }
   const auto plain = may_run_with_program() ? read_plain_call(op, arguments) : std::nullopt;

@@ -65,6 +65,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", native::has_compatible_shallow_copy_type);
   m.impl("record_stream", native::record_stream);
   m.impl("copy_", native::copy_);
+  m.impl("_to_copy", native::to_copy);
   m.impl("_copy_from", native::copy_from);
   m.impl("_copy_from_and_resize", native::copy_from_and_resize);
   m.impl("_local_scalar_dense", native::local_scalar_dense);

@@ -2,10 +2,13 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "kernels/parallel.h"
 #include "lowering/calls/plain_tensors.h"
@@ -13,169 +16,388 @@
 namespace lazyplug {
 namespace {
 
-// Undefined if there are more indices, or none.
-at::Tensor only_index(const c10::IValue& indices) {
-  if (!indices.isList() || indices.toListRef().size() != 1) {
-    return {};
-  }
-  const c10::IValue& index = indices.toListRef()[0];
-  return is_there(index) ? index.toTensor() : at::Tensor();
-}
+using Indices = c10::ArrayRef<c10::IValue>;
+using MemoryOf = SmallCalls::MemoryOf;
 
-bool is_computable(const at::Tensor& tensor) {
-  return is_plain(tensor) && tensor.is_cpu() && tensor.is_contiguous() && !at::isQIntType(tensor.scalar_type()) &&
-         tensor.numel() != 0;
-}
+// Masks of more elements, and writes of more, are shared by several threads.
+constexpr int64_t kMaxForOneThread = at::internal::GRAIN_SIZE - 1;
 
-// `count` rows of `self` that begin after its first `num_dims` dimensions, with other contents.
-at::Tensor empty_rows(const at::Tensor& self, int64_t num_dims, int64_t count) {
-  c10::DimVector sizes(self.sizes().begin() + num_dims, self.sizes().end());
-  sizes.insert(sizes.begin(), count);
-  return at::detail::empty_cpu(sizes, self.scalar_type());
-}
-
-void copy_row(char* to, const char* from, size_t bytes) {
+template <typename Visit>
+void with_size(int64_t bytes, const Visit& visit) {
   switch (bytes) { // which the compiler knows how to copy
     case sizeof(float):
-      std::memcpy(to, from, sizeof(float));
-      break;
+      return visit(std::integral_constant<int64_t, sizeof(float)>());
     case sizeof(double):
-      std::memcpy(to, from, sizeof(double));
-      break;
+      return visit(std::integral_constant<int64_t, sizeof(double)>());
     default:
-      std::memcpy(to, from, bytes);
+      visit(bytes);
   }
 }
 
-bool is_mask_of(const at::Tensor& index, const at::Tensor& self) {
-  const bool is_for_one_thread = self.numel() < at::internal::GRAIN_SIZE;
-  return is_for_one_thread && index.scalar_type() == at::kBool && index.dim() >= 1 && index.dim() <= self.dim() &&
-         index.sizes() == self.sizes().slice(0, index.dim());
+bool is_true(uint8_t truth) { // a view of bytes as truths may be of any
+  return truth != 0;
 }
 
-// Those that an index names, in order.
+// Eight at a time.
+constexpr uint64_t kAllTrue = 0x0101'0101'0101'0101;
+constexpr int64_t kRun = sizeof(kAllTrue);
+
+uint64_t run_of(const uint8_t* truths) {
+  uint64_t run = 0;
+  std::memcpy(&run, truths, kRun);
+  return run;
+}
+
+int64_t count_truths(const uint8_t* truths, int64_t size) {
+  int64_t count = 0;
+  int64_t begin = 0;
+  for (; begin + kRun <= size; begin += kRun) {
+    const uint64_t run = run_of(truths + begin);
+    count += (run & ~kAllTrue) == 0 ? static_cast<int64_t>(run * kAllTrue >> 56) // the sum of the bytes
+                                    : std::count_if(truths + begin, truths + begin + kRun, is_true);
+  }
+  return count + std::count_if(truths + begin, truths + size, is_true);
+}
+
+// Masks often are of one kind in long runs; in between, branches would be mispredicted.
+template <typename T>
+void fill_where(const uint8_t* truths, int64_t size, void* to, const void* number) {
+  auto* elements = static_cast<T*>(to);
+  T value;
+  std::memcpy(&value, number, sizeof(T));
+  const auto fill_some = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T taken = static_cast<T>(-static_cast<T>(is_true(truths[i])));
+      elements[i] = (elements[i] & ~taken) | (value & taken);
+    }
+  };
+  int64_t begin = 0;
+  for (; begin + kRun <= size; begin += kRun) {
+    const uint64_t run = run_of(truths + begin);
+    if (run == kAllTrue) {
+      std::fill_n(elements + begin, kRun, value);
+    } else if (run != 0) {
+      fill_some(begin, begin + kRun);
+    }
+  }
+  fill_some(begin, size);
+}
+
+// Those that indices name, in order: a row is what lies behind the dimensions that are indexed, which may lie behind
+// others that are not. `self` has no gaps.
 class NamedRows {
  public:
-  // Nothing if the index is of another kind, names a row that is not there, or none: results without elements have
-  // strides of their own.
-  static std::optional<NamedRows> of(const at::Tensor& self, const at::Tensor& index) {
-    NamedRows rows;
-    if (is_mask_of(index, self)) {
-      rows.truths_ = static_cast<const uint8_t*>(index.const_data_ptr());
-      rows.num_rows_ = index.numel();
-      rows.count_ = std::count_if(rows.truths_, rows.truths_ + rows.num_rows_, is_true);
-    } else if (index.scalar_type() == at::kLong && index.dim() == 1 && self.dim() >= 1) {
-      rows.numbers_ = index.const_data_ptr<int64_t>();
-      rows.num_rows_ = self.size(0);
-      rows.count_ = index.numel();
+  // Nothing if the indices are of another kind.
+  static std::optional<NamedRows> of(const c10::TensorImpl& self, Indices indices) {
+    NamedRows rows(self);
+    const auto is_none = [](const c10::IValue& index) {
+      return index.isNone() || (index.isTensor() && !index.toTensor().defined());
+    };
+    const auto* begin = std::find_if_not(indices.begin(), indices.end(), is_none);
+    const auto* end = std::find_if(begin, indices.end(), is_none);
+    rows.first_dim_ = begin - indices.begin();
+    for (const auto* index = begin; index < end; ++index) {
+      if (!rows.add(*index)) {
+        return std::nullopt;
+      }
     }
-    return rows.count_ != 0 && rows.are_there() ? std::optional(rows) : std::nullopt;
+    return begin < end && std::all_of(end, indices.end(), is_none) && rows.has_sizes() ? std::optional(std::move(rows))
+                                                                                       : std::nullopt;
   }
 
-  int64_t num_rows() const {
-    return num_rows_;
+  // Reads the indices. False if one names a row that is not there, or all of them none: results without elements have
+  // strides of their own.
+  bool read(MemoryOf memory_of) {
+    if (mask_) {
+      truths_ = static_cast<const uint8_t*>(memory_of(*mask_, /*written=*/false));
+      count_ = truths_ ? count_truths(truths_, num_rows_) : 0;
+      return count_ != 0;
+    }
+    return std::all_of(numbers_.begin(), numbers_.end(), [&](Numbers& numbers) {
+      numbers.first = static_cast<const int64_t*>(memory_of(*numbers.tensor, /*written=*/false));
+      return numbers.first && numbers.are_there(count_);
+    });
   }
+
+  bool is_mask() const {
+    return mask_ != nullptr;
+  }
+  const uint8_t* truths() const {
+    return truths_;
+  }
+  // How many there are; of a mask, once it is read.
   int64_t count() const {
-    return count_;
+    return num_outer_ * count_;
   }
-  bool are_by_number() const {
-    return numbers_ != nullptr;
+  int64_t row_bytes() const {
+    return row_bytes_;
+  }
+  int64_t row_elements() const {
+    return row_bytes_ / static_cast<int64_t>(self_.itemsize());
+  }
+  bool is_any_of(const c10::Storage& storage) const {
+    const auto is_of = [&](const Numbers& numbers) { return numbers.tensor->storage().is_alias_of(storage); };
+    return (mask_ && mask_->storage().is_alias_of(storage)) || std::any_of(numbers_.begin(), numbers_.end(), is_of);
   }
 
-  // Calls visit(place, row) for each; of those by number, from the one at `begin` up to `end`.
+  // Of what is taken, or put; of a mask, once it is read.
+  c10::DimVector sizes() const {
+    const auto all = self_.sizes();
+    c10::DimVector sizes(all.begin(), all.begin() + first_dim_);
+    mask_ ? sizes.push_back(count_)
+          : sizes.append(numbers_[0].tensor->sizes().begin(), numbers_[0].tensor->sizes().end());
+    sizes.append(all.begin() + first_dim_ + num_dims_, all.end());
+    return sizes;
+  }
+
+  // Calls visit(place, row) for those from the one at `begin` up to `end`; of a mask, for all.
   template <typename Visit>
   void visit(int64_t begin, int64_t end, const Visit& visit) const {
-    if (numbers_) {
-      for (int64_t place = begin; place < end; ++place) {
-        visit(place, numbers_[place] < 0 ? numbers_[place] + num_rows_ : numbers_[place]);
+    if (mask_) {
+      int64_t place = 0;
+      for (int64_t row = 0; row < num_rows_; ++row) {
+        if (is_true(truths_[row])) {
+          visit(place++, row);
+        }
       }
-      return;
-    }
-    int64_t place = 0;
-    for (int64_t row = 0; row < num_rows_; ++row) {
-      if (is_true(truths_[row])) {
-        visit(place++, row);
-      }
+    } else if (numbers_.size() == 1) {
+      visit_numbered(begin, end, visit, [numbers = numbers_[0]](int64_t place) { return numbers.row(place); });
+    } else {
+      visit_numbered(begin, end, visit, [this](int64_t place) {
+        int64_t row = 0;
+        for (const Numbers& numbers : numbers_) {
+          row += numbers.row(place);
+        }
+        return row;
+      });
     }
   }
 
  private:
-  // A view of bytes as truths may be of any.
-  static bool is_true(uint8_t truth) {
-    return truth != 0;
-  }
-  bool are_there() const {
-    const auto is_there = [this](int64_t number) { return -num_rows_ <= number && number < num_rows_; };
-    return !numbers_ || std::all_of(numbers_, numbers_ + count_, is_there);
+  // Of places along one dimension.
+  struct Numbers {
+    const c10::TensorImpl* tensor;
+    int64_t stride;   // between one and the next
+    int64_t size;     // of the dimension
+    int64_t step = 1; // rows between one place and the next
+    const int64_t* first = nullptr;
+
+    bool are_there(int64_t count) const {
+      for (int64_t i = 0; i < count; ++i) {
+        if (first[i * stride] < -size || first[i * stride] >= size) {
+          return false;
+        }
+      }
+      return true;
+    }
+    int64_t row(int64_t place) const {
+      const int64_t number = first[place * stride];
+      return (number < 0 ? number + size : number) * step;
+    }
+  };
+
+  explicit NamedRows(const c10::TensorImpl& self) : self_(self) {}
+
+  bool add(const c10::IValue& argument) {
+    const auto* index = plain_tensor(argument);
+    const int64_t dim = first_dim_ + num_dims_;
+    if (!index || mask_ || index->numel() == 0) {
+      return false;
+    }
+    if (index->dtype() == at::kBool) {
+      const auto covered = self_.sizes().slice(0, std::min(index->dim(), self_.dim()));
+      mask_ = index;
+      num_dims_ = index->dim();
+      return dim == 0 && num_dims_ != 0 && index->is_contiguous() && index->sizes() == covered;
+    }
+    if (index->dtype() != at::kLong || dim >= self_.dim() || index->dim() == 0 ||
+        (index->dim() > 1 && !index->is_contiguous())) {
+      return false;
+    }
+    ++num_dims_;
+    numbers_.push_back({index, index->dim() == 1 ? index->strides()[0] : 1, self_.sizes()[dim]});
+    return index->sizes() == numbers_[0].tensor->sizes();
   }
 
-  const int64_t* numbers_ = nullptr; // or
-  const uint8_t* truths_ = nullptr;
+  // Of what is indexed.
+  bool has_sizes() {
+    const auto product = [&](int64_t begin, int64_t end) {
+      return c10::multiply_integers(self_.sizes().begin() + begin, self_.sizes().begin() + end);
+    };
+    const int64_t end = first_dim_ + num_dims_;
+    num_outer_ = product(0, first_dim_);
+    num_rows_ = product(first_dim_, end);
+    row_bytes_ = product(end, self_.dim()) * static_cast<int64_t>(self_.itemsize());
+    for (size_t i = 0; i < numbers_.size(); ++i) {
+      numbers_[i].step = product(first_dim_ + static_cast<int64_t>(i) + 1, end);
+    }
+    count_ = mask_ ? 0 : numbers_[0].tensor->numel();
+    return self_.numel() != 0 && (!mask_ || self_.numel() <= kMaxForOneThread);
+  }
+
+  template <typename Visit, typename RowAt>
+  void visit_numbered(int64_t begin, int64_t end, const Visit& visit, const RowAt& row_at) const {
+    int64_t first_row = begin / count_ * num_rows_;
+    int64_t place = begin % count_;
+    for (int64_t i = begin; i < end; ++i) {
+      visit(i, first_row + row_at(place));
+      if (++place == count_) {
+        place = 0;
+        first_row += num_rows_;
+      }
+    }
+  }
+
+  const c10::TensorImpl& self_;
+  int64_t first_dim_ = 0; // that is indexed
+  int64_t num_dims_ = 0;  // that are
+  int64_t num_outer_ = 1; // times all rows
   int64_t num_rows_ = 0;
-  int64_t count_ = 0;
+  int64_t row_bytes_ = 0;
+  int64_t count_ = 0;                     // of those named among `num_rows_`
+  const c10::TensorImpl* mask_ = nullptr; // or
+  c10::SmallVector<Numbers, 2> numbers_;
+  const uint8_t* truths_ = nullptr;
 };
 
-at::Tensor take(const at::Tensor& self, const NamedRows& rows, int64_t num_dims) {
-  at::Tensor result = empty_rows(self, num_dims, rows.count());
-  const size_t bytes = self.nbytes() / rows.num_rows();
-  const auto* from = static_cast<const char*>(self.const_data_ptr());
-  auto* to = static_cast<char*>(result.mutable_data_ptr());
+bool is_computable(const c10::TensorImpl& tensor) {
+  return tensor.is_contiguous() && !at::isQIntType(c10::typeMetaToScalarType(tensor.dtype())) && tensor.numel() != 0;
+}
+
+// The strides of dimensions of one element are those of a new tensor, too: PyTorch's kernel lays out its result by
+// them.
+bool has_usual_result(const c10::TensorImpl& self) {
+  return is_computable(self) && Geometry::of(self).is_contiguous();
+}
+
+void take(const NamedRows& rows, const void* memory, void* result) {
   const auto take_some = [&](int64_t begin, int64_t end) {
-    rows.visit(begin, end, [&](int64_t place, int64_t row) {
-      copy_row(to + place * bytes, from + row * bytes, bytes);
+    with_size(rows.row_bytes(), [&](auto bytes) {
+      const auto* from = static_cast<const char*>(memory);
+      auto* to = static_cast<char*>(result);
+      rows.visit(begin, end, [&](int64_t place, int64_t row) {
+        std::memcpy(to + place * bytes, from + row * bytes, bytes);
+      });
     });
   };
-  if (rows.are_by_number()) {
-    const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE * rows.num_rows() / self.numel());
-    kernels::parallel_for(rows.count(), grain, take_some);
-  } else {
+  if (rows.is_mask()) {
     take_some(0, rows.count());
+  } else {
+    kernels::parallel_for(
+        rows.count(),
+        std::max<int64_t>(1, at::internal::GRAIN_SIZE / rows.row_elements()),
+        take_some);
   }
-  return result;
 }
 
-void put_rows(const at::Tensor& self, const NamedRows& rows, const at::Tensor& values) {
-  const size_t bytes = self.nbytes() / rows.num_rows();
-  auto* to = static_cast<char*>(self.mutable_data_ptr());
-  const auto* from = static_cast<const char*>(values.const_data_ptr());
-  rows.visit(0, rows.count(), [&](int64_t place, int64_t row) {
-    copy_row(to + row * bytes, from + place * bytes, bytes);
+void put(const NamedRows& rows, void* memory, const void* values) {
+  with_size(rows.row_bytes(), [&](auto bytes) {
+    auto* to = static_cast<char*>(memory);
+    const auto* from = static_cast<const char*>(values);
+    rows.visit(0, rows.count(), [&](int64_t place, int64_t row) {
+      std::memcpy(to + row * bytes, from + place * bytes, bytes);
+    });
   });
 }
 
-void put_number(const at::Tensor& self, const NamedRows& rows, const at::Tensor& number) {
-  const size_t bytes = self.nbytes() / rows.num_rows();
-  const size_t size = self.element_size();
-  auto* to = static_cast<char*>(self.mutable_data_ptr());
-  const auto* from = static_cast<const char*>(number.const_data_ptr());
-  rows.visit(0, rows.count(), [&](int64_t /*place*/, int64_t row) {
-    for (size_t offset = 0; offset < bytes; offset += size) {
-      copy_row(to + row * bytes + offset, from, size);
-    }
+// Whether elements are of a size that it goes for.
+bool fill_where(int64_t size, const uint8_t* truths, int64_t count, void* to, const void* number) {
+  switch (size) {
+    case 1:
+      fill_where<uint8_t>(truths, count, to, number);
+      return true;
+    case 2:
+      fill_where<uint16_t>(truths, count, to, number);
+      return true;
+    case 4:
+      fill_where<uint32_t>(truths, count, to, number);
+      return true;
+    case 8:
+      fill_where<uint64_t>(truths, count, to, number);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void put_number(const NamedRows& rows, const c10::TensorImpl& self, void* memory, const void* number) {
+  const auto size = static_cast<int64_t>(self.itemsize());
+  if (rows.is_mask() && rows.row_bytes() == size && fill_where(size, rows.truths(), self.numel(), memory, number)) {
+    return;
+  }
+  with_size(size, [&](auto element) {
+    auto* to = static_cast<char*>(memory);
+    rows.visit(0, rows.count(), [&](int64_t /*place*/, int64_t row) {
+      for (int64_t offset = 0; offset < rows.row_bytes(); offset += element) {
+        std::memcpy(to + row * rows.row_bytes() + offset, number, element);
+      }
+    });
   });
 }
 
-// Whether these are `count` rows of `self`, which begin after its first `num_dims` dimensions.
-bool are_rows_of(const at::Tensor& values, const at::Tensor& self, int64_t num_dims, int64_t count) {
-  return values.dim() == self.dim() - num_dims + 1 && values.size(0) == count &&
-         values.sizes().slice(1) == self.sizes().slice(num_dims);
+// Of the same dtype, and as many as there are rows, or one.
+bool can_be_put(const c10::TensorImpl& values, const NamedRows& rows) {
+  const c10::DimVector sizes = rows.sizes();
+  const bool is_number = values.numel() == 1 && values.dim() <= static_cast<int64_t>(sizes.size());
+  return is_number || values.sizes() == c10::IntArrayRef(sizes);
+}
+
+void* memory_of_cpu(const c10::TensorImpl& tensor, bool written) {
+  return !tensor.is_cpu() ? nullptr
+         : written        ? const_cast<c10::TensorImpl&>(tensor).mutable_data()
+                          : const_cast<void*>(tensor.data());
 }
 
 } // namespace
 
+at::Tensor
+take_rows(const c10::TensorImpl& self, Indices indices, SmallCalls::MemoryOf memory_of, int64_t max_elements) {
+  auto rows = has_usual_result(self) ? NamedRows::of(self, indices) : std::nullopt;
+  if (!rows || !rows->read(memory_of) || rows->count() * rows->row_elements() > max_elements) {
+    return {};
+  }
+  const void* memory = memory_of(self, /*written=*/false);
+  at::Tensor result;
+  if (memory) {
+    result = at::detail::empty_cpu(rows->sizes(), c10::typeMetaToScalarType(self.dtype()));
+    take(*rows, memory, result.mutable_data_ptr());
+  }
+  return result;
+}
+
+bool put_rows(
+    const c10::TensorImpl& self,
+    Indices indices,
+    const c10::TensorImpl& values,
+    SmallCalls::MemoryOf memory_of) {
+  if (!is_computable(self) || !is_computable(values) || values.dtype() != self.dtype() ||
+      self.numel() > kMaxForOneThread || values.storage().is_alias_of(self.storage())) {
+    return false;
+  }
+  auto rows = NamedRows::of(self, indices);
+  if (!rows || rows->count() > kMaxForOneThread || rows->is_any_of(self.storage()) || !rows->read(memory_of) ||
+      !can_be_put(values, *rows)) {
+    return false;
+  }
+  const void* from = memory_of(values, /*written=*/false);
+  void* to = from ? memory_of(self, /*written=*/true) : nullptr;
+  if (!to) {
+    return false;
+  }
+  values.numel() == 1 ? put_number(*rows, self, to, from) : put(*rows, to, from);
+  return true;
+}
+
 bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   const auto arguments = torch::jit::last(stack, op.num_args());
-  const at::Tensor index = only_index(arguments[1]);
-  if (!is_there(arguments[0]) || !index.defined()) {
+  const auto* self = plain_tensor(arguments[0]);
+  at::Tensor result;
+  if (self) {
+    result = take_rows(*self, arguments[1].toListRef(), memory_of_cpu);
+  }
+  if (!result.defined()) {
     return false;
   }
-  const at::Tensor& self = arguments[0].toTensor();
-  const bool has_usual_result = is_computable(self) && has_strides_of_new(self);
-  const auto rows = has_usual_result && is_computable(index) ? NamedRows::of(self, index) : std::nullopt;
-  if (!rows) {
-    return false;
-  }
-  at::Tensor result = take(self, *rows, index.dim());
   torch::jit::drop(stack, op.num_args());
   stack.emplace_back(std::move(result));
   return true;
@@ -183,29 +405,13 @@ bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
 
 bool run_put_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   const auto arguments = torch::jit::last(stack, op.num_args());
-  const at::Tensor index = only_index(arguments[1]);
+  const auto* self = plain_tensor(arguments[0]);
+  const auto* values = plain_tensor(arguments[2]);
   const bool accumulates = arguments[3].toBool();
-  if (!is_there(arguments[0]) || !index.defined() || !is_there(arguments[2]) || accumulates) {
+  if (accumulates || !self || !values || !put_rows(*self, arguments[1].toListRef(), *values, memory_of_cpu)) {
     return false;
   }
-  at::Tensor self = arguments[0].toTensor();
-  const at::Tensor& values = arguments[2].toTensor();
-  const bool is_for_one_thread = self.numel() < at::internal::GRAIN_SIZE && index.numel() < at::internal::GRAIN_SIZE;
-  if (!is_for_one_thread || !is_computable(self) || !is_computable(index) || !is_computable(values) ||
-      values.scalar_type() != self.scalar_type() || values.is_alias_of(self) || index.is_alias_of(self)) {
-    return false;
-  }
-  const int64_t num_dims = index.dim();
-  const auto rows = NamedRows::of(self, index);
-  if (rows && values.numel() == 1 && values.dim() <= self.dim() - num_dims + 1) {
-    put_number(self, *rows, values);
-  } else if (rows && are_rows_of(values, self, num_dims, rows->count())) {
-    put_rows(self, *rows, values);
-  } else {
-    return false;
-  }
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(self));
+  stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
   return true;
 }
 

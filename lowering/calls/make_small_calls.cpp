@@ -1,16 +1,20 @@
 #include "lowering/calls/make_small_calls.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/accumulate.h>
 
 #include <cstring>
 
 #include "kernels/product.h"
+#include "lowering/calls/indexed_rows.h"
 #include "lowering/calls/light_calls.h"
+#include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/small_extreme.h"
 #include "lowering/calls/small_pointwise.h"
 #include "lowering/calls/small_product.h"
+#include "lowering/calls/small_rows.h"
 #include "lowering/calls/small_sum.h"
 #include "lowering/fusion/program_numbers.h"
 
@@ -227,6 +231,40 @@ class SmallConcatenations final : public SmallCalls {
   const bool stacks_; // along a new dimension
 };
 
+// ---- numbers ----
+
+class SmallNumbers final : public SmallCalls {
+  // (number, dtype, layout, device, pin_memory)
+  at::Tensor compute(Arguments arguments, MemoryOf /*memory_of*/) const override {
+    const auto dtype = arguments[1].isNone() ? c10::get_default_dtype_as_scalartype() : arguments[1].toScalarType();
+    const bool is_strided = arguments[2].isNone() || arguments[2].toLayout() == at::kStrided;
+    const bool is_usual = c10::isFloatingType(dtype) || c10::isIntegralType(dtype, /*includeBool=*/true);
+    return is_strided && is_usual ? at::detail::scalar_tensor_static(arguments[0].toScalar(), dtype, at::kCPU)
+                                  : at::Tensor();
+  }
+};
+
+// ---- indices ----
+
+class SmallTakes final : public SmallCalls {
+  // (self, indices)
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    return self ? take_rows(*self, arguments[1].toListRef(), memory_of, kMaxElements) : at::Tensor();
+  }
+};
+
+class SmallPuts final : public SmallCalls {
+  // (self, indices, values, accumulate)
+  at::Tensor compute(Arguments arguments, MemoryOf memory_of) const override {
+    const auto* self = plain_tensor(arguments[0]);
+    const auto* values = plain_tensor(arguments[2]);
+    const bool accumulates = arguments[3].toBool();
+    const bool is_put = !accumulates && self && values && put_rows(*self, arguments[1].toListRef(), *values, memory_of);
+    return is_put ? arguments[0].toTensor() : at::Tensor();
+  }
+};
+
 } // namespace
 
 std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
@@ -242,13 +280,23 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   if (op.name() == "aten::cat" || op.name() == "aten::stack") {
     return std::make_unique<SmallConcatenations>(op.name() == "aten::stack");
   }
+  if (op.name() == "aten::scalar_tensor") {
+    return std::make_unique<SmallNumbers>();
+  }
+  if (op.name() == "aten::index.Tensor") {
+    return std::make_unique<SmallTakes>();
+  }
+  if (op.name() == "aten::index_put_") {
+    return std::make_unique<SmallPuts>();
+  }
   if (const auto* sum = SmallSum::find(op)) {
     return std::make_unique<SmallSums>(*sum);
   }
   if (const auto* search = SmallExtreme::find(op); search && op.num_returns() == 1) {
     return std::make_unique<SmallSearches>(*search);
   }
-  return make_small_pointwise(op);
+  auto rows = make_small_rows(op);
+  return rows ? std::move(rows) : make_small_pointwise(op);
 }
 
 } // namespace lazyplug

@@ -7,8 +7,8 @@
 
 namespace lazyplug {
 
-// The small calls of an op: those element by element, products of matrices and vectors, sums and means, searches, and
-// what joins tensors. Null: it has none.
+// The small calls of an op: those element by element, products of matrices and vectors, sums and means, searches,
+// functions of rows, what joins tensors, what takes and puts rows by indices, and numbers. Null: it has none.
 std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op);
 
 } // namespace lazyplug

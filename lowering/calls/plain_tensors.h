@@ -16,6 +16,17 @@ inline bool is_there(const c10::IValue& argument) {
   return argument.isTensor() && argument.toTensor().defined();
 }
 
+// Null: it is no tensor, or nothing that a kernel could be told where it is.
+inline const c10::TensorImpl* plain_tensor(const c10::IValue& argument) {
+  if (!argument.isTensor()) {
+    return nullptr;
+  }
+  const auto* tensor = argument.unsafeToTensorImpl();
+  const bool is_plain =
+      tensor->has_storage() && tensor->layout() == at::kStrided && !tensor->is_conj() && !tensor->is_neg();
+  return is_plain ? tensor : nullptr;
+}
+
 // In the order of its dimensions.
 inline bool is_contiguous_float(const c10::IValue& argument) {
   return is_there(argument) && is_plain_float(argument.toTensor()) && argument.toTensor().is_contiguous();

@@ -25,8 +25,6 @@ class SmallCalls {
   static constexpr int64_t kMaxElements = 4'096;
 
   SmallCalls() = default;
-  // Null: it is no tensor, or nothing that a kernel could be told where it is.
-  static const c10::TensorImpl* plain_tensor(const c10::IValue& argument);
 
  private:
   virtual at::Tensor compute(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const = 0;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/tile_loops.h"
+#include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/small_spread.h"
 #include "lowering/fusion/pointwise_ops.h"
 #include "lowering/fusion/program_numbers.h"

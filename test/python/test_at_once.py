@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, both, finish_pending, work
+from helpers import DEVICE, assert_same_error, both, error_of, finish_pending, work
 
 from torch_lazyplug import config, metrics
 from torch_lazyplug.extract_compiled_graph import extract_compiled_graph
@@ -472,3 +472,80 @@ def test_running_statistics_change_for_later_readers_only(shape):
 
     torch.manual_seed(0)
     both(compute, torch.randn(shape), torch.zeros(3), torch.ones(3), fallbacks=None)
+
+
+INDEX = torch.tensor([4, -1, 0, 2, 2])
+
+INDEXING = {
+    "rows": lambda x: x[INDEX.to(x.device)],
+    "columns": lambda x: x[:, INDEX.to(x.device)],
+    "the last dimension": lambda x: x[..., INDEX.to(x.device) - 1],
+    "pairs": lambda x: x[INDEX.to(x.device), INDEX.to(x.device).flip(0)],
+    "matrices of numbers": lambda x: x[INDEX.view(5, 1).to(x.device)],
+    "numbers with gaps": lambda x: x[INDEX.repeat(2, 1).t().to(x.device)[:, 1]],
+    "broadcast": lambda x: x[INDEX.view(5, 1).to(x.device), INDEX.to(x.device)],
+    "of a transposed one": lambda x: x.transpose(0, 1)[INDEX.to(x.device)],
+    "written": lambda x: x.index_put_((INDEX.to(x.device),), x.new_tensor(7)),
+    "written, from others": lambda x: x.index_put_((INDEX.flip(0).to(x.device),), x[INDEX.to(x.device)]),
+    "columns written": lambda x: x.__setitem__((slice(None), INDEX.to(x.device)), 1),
+    "written by a mask": lambda x: x.masked_fill_(x > 1, 0).index_put_((x < -1,), x.new_tensor(2)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXING)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_indices_name_is_eagers(name, dtype):
+    with config.changed({"run_at_once": "always"}):
+        both(INDEXING[name], (torch.arange(5 * 5 * 6) - 70).view(5, 5, 6).to(dtype))
+
+
+@pytest.mark.parametrize("number", [5, -6])
+def test_indices_out_of_range_raise_as_eagers(number):
+    x, index = torch.randn(5, 3), torch.tensor([0, number])
+    for take in (lambda x, i: x[i], lambda x, i: x[:2].t()[:, i - 3], lambda x, i: x.index_put_((i,), x[:2])):
+        with config.changed({"run_at_once": "always"}):
+            error = error_of(take, x.to(DEVICE), index.to(DEVICE))
+        assert_same_error(error, error_of(take, x, index))
+
+
+@pytest.mark.own_schedule("counts what runs at once")
+def test_numbers_index_at_once_without_a_fallback():
+    x, index = torch.randn(6, 4, device=DEVICE), INDEX.to(DEVICE)
+    with config.changed({"run_at_once": "always"}), work() as done:
+        before = ran_at_once()
+        x[index]
+        x[index] = 0.5
+    assert done.fallbacks == 0, done.fallback_ops
+    assert ran_at_once() - before == 3  # the number is one, too
+
+
+CONVERTED = {
+    "as it is": lambda x: x.to(x.device, copy=True),
+    "another dtype": lambda x: x.to(torch.float64),
+    "truths": lambda x: x.bool(),
+    "transposed": lambda x: x.transpose(0, 2).long(),
+    "with gaps": lambda x: x[:, ::2].to(torch.float16),
+    "expanded": lambda x: x[:1].expand(4, 5, 3).double(),
+    "contiguous": lambda x: x.transpose(0, 1).to(torch.float64, memory_format=torch.contiguous_format),
+    "one element": lambda x: x[1, 1, 1].to(torch.int8),
+    "none": lambda x: x[:0].to(torch.float64),
+    "differentiated": lambda x: torch.autograd.grad(x.requires_grad_().to(torch.float64).square().sum(), x)[0],
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("run_at_once", ["always", "never"])
+def test_copies_lie_as_eagers(name, run_at_once):
+    with config.changed({"run_at_once": run_at_once}):
+        both(CONVERTED[name], torch.arange(60.0).view(4, 5, 3))
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+def test_copies_on_the_cpu_lie_as_eagers(dtype):
+    x = torch.arange(60.0).view(4, 5, 3)
+    for view in (lambda x: x, lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x[:1].expand(2, 5, 3)):
+        copy, expected = view(x.to(DEVICE)).to("cpu", dtype), view(x).to("cpu", dtype, copy=True)
+        assert copy.device.type == "cpu"
+        assert copy.dtype == expected.dtype
+        assert copy.stride() == expected.stride()
+        assert torch.equal(copy, expected)

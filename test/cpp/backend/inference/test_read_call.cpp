@@ -60,7 +60,13 @@ TEST_F(CallTest, PlainCallsNeedNoKey) {
   EXPECT_EQ(device(add, {x, at::ones({2, 3}).to_sparse(), 1}), std::nullopt);
   EXPECT_EQ(device(op_info("aten::add", "out"), {x, y, 1, x}), std::nullopt) << "it may be resized";
   EXPECT_EQ(device(op_info("aten::bernoulli_", "float"), {x, 0.5, c10::IValue()}), std::nullopt) << "a seed is drawn";
-  EXPECT_EQ(device(op_info("aten::index", "Tensor"), {x, c10::List<std::optional<at::Tensor>>({y})}), std::nullopt);
+  const auto indices = [](const at::Tensor& index) {
+    return c10::List<std::optional<at::Tensor>>({std::nullopt, index});
+  };
+  const OpInfo& index = op_info("aten::index", "Tensor");
+  EXPECT_EQ(device(index, {x, indices(at::empty({2}, on_lazy(at::kLong)))}), 0);
+  EXPECT_EQ(device(index, {x, indices(at::empty({3}, on_lazy(at::kBool)))}), std::nullopt) << "of any size";
+  EXPECT_EQ(device(index, {x, indices(at::zeros({2}, at::kLong))}), std::nullopt) << "to be moved";
 }
 
 TEST_F(CallTest, ReadsOnlyTheTopOfTheStack) {

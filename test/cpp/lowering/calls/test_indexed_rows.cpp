@@ -99,13 +99,69 @@ TEST(IndexedRowsTest, SoAreMany) {
   EXPECT_TRUE(takes_rows_of(at::rand({100'000}), {at::randint(100'000, {200'000})}));
 }
 
+// All ways to index neighboring dimensions, from the one at `first` on, by numbers of these sizes.
+std::vector<std::optional<at::Tensor>>
+indices_of(const at::Tensor& self, int64_t first, int64_t count, at::IntArrayRef sizes) {
+  std::vector<std::optional<at::Tensor>> indices(first);
+  for (int64_t dim = first; dim < first + count; ++dim) {
+    indices.emplace_back(at::randint(-self.size(dim), self.size(dim), sizes, at::kLong));
+  }
+  return indices;
+}
+
+TEST(IndexedRowsTest, MayBeOfAnyNeighboringDimensions) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kByte, at::kComplexDouble}) {
+    for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{5, 3}, {4, 1, 6}, {2, 3, 4, 5}}) {
+      const at::Tensor self = at::arange(c10::multiply_integers(sizes)).view(sizes).remainder(251).to(dtype);
+      for (int64_t first = 0; first < self.dim(); ++first) {
+        for (int64_t count = 1; first + count <= self.dim(); ++count) {
+          for (const std::vector<int64_t>& of :
+               std::vector<std::vector<int64_t>>{{1}, {7}, {2, 3}, {3, 1}, {1, 2, 2}}) {
+            const auto indices = indices_of(self, first, count, of);
+            EXPECT_TRUE(takes_rows_of(self, indices)) << dtype << sizes << first << count << of;
+            const at::Tensor values = self.index(c10::List<std::optional<at::Tensor>>(indices)).flip(0).contiguous();
+            EXPECT_TRUE(puts_rows_of(self, indices, values)) << dtype << sizes << first << count << of;
+            EXPECT_TRUE(puts_rows_of(self, indices, at::ones({}, dtype))) << dtype << sizes << first << count << of;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(IndexedRowsTest, NumbersMayHaveGaps) {
+  const at::Tensor self = at::rand({6, 3});
+  const at::Tensor column = at::randint(-3, 3, {7, 2}, at::kLong).select(1, 0);
+  EXPECT_TRUE(takes_rows_of(self, {column}));
+  EXPECT_TRUE(takes_rows_of(self, {column, at::randint(3, {7}, at::kLong)}));
+  EXPECT_TRUE(takes_rows_of(self, {std::nullopt, column.slice(0, 0, 7, 3)}));
+  EXPECT_TRUE(puts_rows_of(self, {column}, at::rand({7, 3})));
+  EXPECT_TRUE(takes_rows_of(self, {numbers({2}).expand({4})})) << "one after the other, all the same";
+}
+
+TEST(IndexedRowsTest, NumbersFillWhereAMaskIsTrue) {
+  for (const auto dtype : {at::kByte, at::kHalf, at::kInt, at::kDouble, at::kComplexDouble}) {
+    for (const int64_t size : {1, 7, 8, 64, 1'003}) {
+      const at::Tensor self = at::arange(size).remainder(251).to(dtype);
+      for (const at::Tensor& mask :
+           {at::arange(size) > size / 2, at::rand({size}) > 0.5, at::ones({size}, at::kBool)}) {
+        EXPECT_EQ(puts_rows_of(self, {mask}, at::ones({}, dtype)), mask.any().item<bool>()) << dtype << size;
+      }
+    }
+  }
+  const at::Tensor bytes = at::arange(300).remainder(3).to(at::kByte);
+  EXPECT_TRUE(puts_rows_of(at::rand({300}), {bytes.view(at::kBool)}, at::ones({}))) << "truths of any bytes";
+}
+
 TEST(IndexedRowsTest, LeavesTheRestToPyTorch) {
   const at::Tensor self = at::rand({6, 3});
   EXPECT_FALSE(takes_rows_of(self.t(), {numbers({0})})) << "other strides";
-  EXPECT_FALSE(takes_rows_of(self, {numbers({0}), numbers({1})})) << "two indices";
-  EXPECT_FALSE(takes_rows_of(self, {std::nullopt, numbers({1})})) << "another dimension";
-  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1}).view({2, 1})})) << "a matrix";
-  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1, 2, 3}).slice(0, 0, 4, 2)})) << "a part of a vector";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1, 2, 0}).view({2, 2}).t()})) << "a matrix of other strides";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0, 1, 2}).view({3, 1}), numbers({0, 1})})) << "broadcast";
+  EXPECT_FALSE(takes_rows_of(self, {std::nullopt, at::ones({3}, at::kBool)})) << "a mask of another dimension";
+  EXPECT_FALSE(takes_rows_of(self, {at::ones({6}, at::kBool), numbers({0})})) << "a mask and numbers";
+  EXPECT_FALSE(takes_rows_of(self, {numbers({0}).to(at::kInt)})) << "of another dtype";
+  EXPECT_FALSE(takes_rows_of(at::rand({4, 5, 6}), {numbers({0}), std::nullopt, numbers({1})})) << "not neighbors";
   EXPECT_FALSE(takes_rows_of(self, {at::zeros({6}, at::kBool)})) << "nothing";
   EXPECT_FALSE(takes_rows_of(at::rand({6}, at::kComplexFloat).conj(), {numbers({1})})) << "conjugated";
   EXPECT_FALSE(takes_rows_of(at::rand({200, 200}), {at::rand({200}) > 0.5})) << "for several threads";
@@ -147,7 +203,11 @@ TEST(IndexedRowsTest, LeavesOtherWritesToPyTorch) {
 TEST(IndexedRowsTest, LeavesErrorsToPyTorch) {
   const at::Tensor self = at::rand({6, 3});
   for (const at::Tensor& index :
-       {numbers({6}), numbers({0, -7}), at::ones({5}, at::kBool), at::ones({6, 2}, at::kBool)}) {
+       {numbers({6}),
+        numbers({0, -7}),
+        numbers({0, 0, 6, 0}).view({2, 2}),
+        at::ones({5}, at::kBool),
+        at::ones({6, 2}, at::kBool)}) {
     c10::Stack stack = index_call(self, {index});
     EXPECT_FALSE(run_exact_kernel(make_op("aten::index", "Tensor"), stack));
     EXPECT_THROW(make_op("aten::index", "Tensor").handle().callBoxed(stack), c10::Error);

@@ -104,5 +104,34 @@ TEST_F(MakeSmallCallsTest, OfOtherOpsThereAreNone) {
   EXPECT_EQ(make_small_calls(op_of("aten::nansum")), nullptr);
 }
 
+TEST_F(MakeSmallCallsTest, MakesNumbers) {
+  const c10::IValue none;
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kLong, at::kBool}) {
+    for (const c10::IValue& value : std::vector<c10::IValue>{0.5, -3, true}) {
+      const bool overflows = dtype == at::kBool && !value.isBool();
+      overflows ? void() : expect_same("aten::scalar_tensor", {value, static_cast<int64_t>(dtype), none, none, none});
+    }
+  }
+  expect_same("aten::scalar_tensor", {2.5, none, none, none, none});
+  expect_none("aten::scalar_tensor", {1, none, static_cast<int64_t>(at::kSparse), none, none});
+}
+
+TEST_F(MakeSmallCallsTest, TakesAndPutsRows) {
+  const auto indices = [](std::vector<std::optional<at::Tensor>> of) {
+    return c10::List<std::optional<at::Tensor>>(of);
+  };
+  const at::Tensor index = at::randint(-3, 3, {4}, at::kLong);
+  expect_same("aten::index.Tensor", {x_, indices({index})});
+  expect_same("aten::index.Tensor", {x_, indices({std::nullopt, index})});
+  expect_same("aten::index.Tensor", {x_, indices({index, index})});
+  expect_none("aten::index.Tensor", {x_, indices({at::full({}, 1, at::kLong)})});
+  expect_none("aten::index.Tensor", {x_, indices({at::zeros({1'000}, at::kLong)})}); // not small
+  const at::Tensor written = x_.clone();
+  ASSERT_TRUE(run("aten::index_put_", {written, indices({index}), at::ones({}), false}).is_same(written));
+  EXPECT_TRUE(at::equal(written, x_.index_put({index}, at::ones({}))));
+  expect_none("aten::index_put_", {written, indices({index}), at::ones({}), true});
+  expect_none("aten::index_put_", {written, indices({index}), at::ones({4}), false});
+}
+
 } // namespace
 } // namespace lazyplug
