@@ -2,6 +2,8 @@
 
 #include "test/cpp/lowering/programs.h"
 
+#include <gtest/gtest.h>
+
 namespace lazyplug {
 namespace {
 
