@@ -90,19 +90,17 @@ class NamedRows {
   // Nothing if the indices are of another kind.
   static std::optional<NamedRows> of(const c10::TensorImpl& self, Indices indices) {
     NamedRows rows(self);
-    const auto is_none = [](const c10::IValue& index) {
-      return index.isNone() || (index.isTensor() && !index.toTensor().defined());
-    };
-    const auto* begin = std::find_if_not(indices.begin(), indices.end(), is_none);
-    const auto* end = std::find_if(begin, indices.end(), is_none);
+    const auto* begin = std::find_if(indices.begin(), indices.end(), is_there);
+    const auto* end = std::find_if_not(begin, indices.end(), is_there);
     rows.first_dim_ = begin - indices.begin();
     for (const auto* index = begin; index < end; ++index) {
       if (!rows.add(*index)) {
         return std::nullopt;
       }
     }
-    return begin < end && std::all_of(end, indices.end(), is_none) && rows.has_sizes() ? std::optional(std::move(rows))
-                                                                                       : std::nullopt;
+    return begin < end && std::none_of(end, indices.end(), is_there) && rows.has_sizes()
+               ? std::optional(std::move(rows))
+               : std::nullopt;
   }
 
   // Reads the indices. False if one names a row that is not there, or all of them none: results without elements have
@@ -264,12 +262,6 @@ bool is_computable(const c10::TensorImpl& tensor) {
   return tensor.is_contiguous() && !at::isQIntType(c10::typeMetaToScalarType(tensor.dtype())) && tensor.numel() != 0;
 }
 
-// The strides of dimensions of one element are those of a new tensor, too: PyTorch's kernel lays out its result by
-// them.
-bool has_usual_result(const c10::TensorImpl& self) {
-  return is_computable(self) && Geometry::of(self).is_contiguous();
-}
-
 void take(const NamedRows& rows, const void* memory, void* result) {
   const auto take_some = [&](int64_t begin, int64_t end) {
     with_size(rows.row_bytes(), [&](auto bytes) {
@@ -352,7 +344,7 @@ void* memory_of_cpu(const c10::TensorImpl& tensor, bool written) {
 
 at::Tensor
 take_rows(const c10::TensorImpl& self, Indices indices, SmallCalls::MemoryOf memory_of, int64_t max_elements) {
-  auto rows = has_usual_result(self) ? NamedRows::of(self, indices) : std::nullopt;
+  auto rows = is_computable(self) && has_strides_of_new(self) ? NamedRows::of(self, indices) : std::nullopt;
   if (!rows || !rows->read(memory_of) || rows->count() * rows->row_elements() > max_elements) {
     return {};
   }

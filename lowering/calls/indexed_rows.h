@@ -13,7 +13,7 @@ namespace lazyplug {
 // neighboring dimensions int64 tensors of one shape, which have no gaps, or one dimension. PyTorch's kernels go element
 // by element, after they have taken microseconds to prepare, and make vectors of a mask first.
 
-// aten::index.Tensor: the rows as a new CPU tensor. Undefined if they are PyTorch's, or more elements.
+// aten::index.Tensor: the rows as a new CPU tensor. Undefined if that is PyTorch's, or has more elements.
 at::Tensor take_rows(
     const c10::TensorImpl& self,
     c10::ArrayRef<c10::IValue> indices,

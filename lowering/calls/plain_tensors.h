@@ -33,8 +33,11 @@ inline bool is_contiguous_float(const c10::IValue& argument) {
 }
 
 // The strides of dimensions of one element are those of a new tensor, too: PyTorch's kernels lay out results by them.
+inline bool has_strides_of_new(const c10::TensorImpl& tensor) {
+  return Geometry::of(tensor).is_contiguous();
+}
 inline bool has_strides_of_new(const at::Tensor& tensor) {
-  return Geometry::of(*tensor.unsafeGetTensorImpl()).is_contiguous();
+  return has_strides_of_new(*tensor.unsafeGetTensorImpl());
 }
 
 // Of contiguous tensors: the same sizes, strides and bits.
