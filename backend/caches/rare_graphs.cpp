@@ -1,5 +1,6 @@
 #include "backend/caches/rare_graphs.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -17,10 +18,10 @@ namespace {
 
 class RareGraphs {
  public:
-  // Notes that a graph of so many ops has come. Returns how often it had come, if it is rare.
-  std::optional<size_t> note(const Hash128& graph, size_t num_ops, bool is_always) {
+  // Notes that a graph has come. Returns how often it had come, if it is rare.
+  std::optional<size_t> note(const Hash128& graph, const Trace& trace, bool is_always) {
     const uint64_t step = current_step();
-    note_graph(num_ops, first_step(graph).value_or(step), 0);
+    note_graph(trace.nodes().size(), first_step(graph).value_or(step), 0);
     if (!is_always && is_beginning()) {
       return std::nullopt;
     }
@@ -34,7 +35,7 @@ class RareGraphs {
     }
     Seen& seen = known->second;
     const uint64_t distance = seen.times > 0 ? step - seen.last_step : kFar;
-    seen.weight += distance <= kClose ? 4 : distance < kFar ? 2 : 1;
+    seen.weight += (distance <= kClose ? 4 : distance < kFar ? 2 : 1) * cost_of_run(trace);
     seen.last_step = step;
     if (!is_always && seen.weight >= kEnough) {
       seen_.erase(known);
@@ -54,6 +55,15 @@ class RareGraphs {
   static constexpr uint64_t kFar = 64;
   static constexpr size_t kEnough = 1024;
   static constexpr size_t kMaxSeen = 4096;
+  // Of a result, on average: below, what is around a kernel takes longer than the kernel.
+  static constexpr size_t kSmallBytes = 32 << 10;
+  static constexpr size_t kMostCost = 128;
+
+  // How much longer a run takes that is not compiled, as a multiple of what it is where tensors are small.
+  static size_t cost_of_run(const Trace& trace) {
+    const size_t num_results = std::max<size_t>(trace.nodes().size(), 1);
+    return std::clamp<size_t>(trace.pending_bytes() / num_results / kSmallBytes, 1, kMostCost);
+  }
 
   std::optional<uint64_t> first_step(const Hash128& graph) {
     const ForkSafeLock lock(mutex_);
@@ -97,7 +107,7 @@ bool runs_uncompiled(const Trace& trace, c10::ArrayRef<Value> roots) {
     return false;
   }
   const Hash128 graph = graph_hash(trace, roots);
-  const auto times = rare_graphs().note(graph, trace.nodes().size(), when == When::kNever);
+  const auto times = rare_graphs().note(graph, trace, when == When::kNever);
   if (!times) {
     return false;
   }

@@ -1,6 +1,9 @@
 #include "backend/caches/short_steps.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -12,6 +15,11 @@
 #include "common/metrics.h"
 
 namespace lazyplug {
+
+uint64_t StepSoFar::id() const {
+  const auto bits = std::bit_width(static_cast<uint64_t>(num_elements_) / at::internal::GRAIN_SIZE);
+  return ops_ + (static_cast<uint64_t>(bits) + 1) / 2;
+}
 
 bool ShortSteps::end_step(StepId id, const Totals& totals) {
   if (totals.ops < begin_.ops) { // the counters have been reset
@@ -216,8 +224,7 @@ void ShortSteps::decide(bool is_at_once) {
 
 namespace {
 
-// The ops of this thread's step, apart from their order.
-thread_local ShortSteps::StepId step_so_far = 0;
+thread_local StepSoFar step_so_far;
 
 enum class Choice : uint8_t { kTrials, kNever, kAlways };
 
@@ -240,7 +247,7 @@ class Trials {
     }
     static Counter& tried = counter("ShortStepsTried");
     static Counter& won = counter("ShortStepsAtOnce");
-    const ShortSteps::StepId id = std::exchange(step_so_far, 0);
+    const ShortSteps::StepId id = std::exchange(step_so_far, {}).id();
     const bool is_to_try = may_try();
     const ShortSteps::Totals now = totals();
     const ForkSafeLock lock(mutex_);
@@ -308,9 +315,8 @@ Trials& trials() {
 
 } // namespace
 
-void note_call(const OpInfo& op) {
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15; // 2^64 by the golden ratio
-  step_so_far += (reinterpret_cast<uintptr_t>(&op) >> 4) * kOdd;
+void note_call(const OpInfo& op, int64_t num_elements) {
+  step_so_far.note(op, num_elements);
 }
 
 void note_end_of_step() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,16 +16,16 @@ namespace lazyplug {
 // Where a program reads a result every few ops, as line searches do, each read costs as much as it saves to have seen
 // these ops together. Such a program is tried: stretches of it are recorded, and run at once, by turns, and what is
 // faster, if that is clear, stays, for ever longer: then it is tried again. Steps of much computation are not tried. A
-// step is known by its ops, whatever their order, so another program, or another phase of this one, has a trial of its
-// own. Which of the two is chosen changes no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended
-// so).
+// step is known by its ops, whatever their order, and by how large its largest tensor is, about: so another program,
+// or another phase of this one, or the same with more data, has a trial of its own. Which of the two is chosen changes
+// no result. Counters: ShortStepsTried, ShortStepsAtOnce (trials that ended so).
 //
 // The flag `run_at_once` says that all calls run at once, or that none does for this reason.
 //
 // All functions are thread-safe.
 
-// This thread has recorded a call of an op, or run it at once.
-void note_call(const OpInfo& op);
+// This thread has recorded a call of an op, or run it at once. `num_elements`: of its largest argument.
+void note_call(const OpInfo& op, int64_t num_elements);
 // The program has read a result, or marked a step.
 void note_end_of_step();
 // Whether calls that could be recorded run at once for this reason, now.
@@ -32,6 +33,23 @@ bool runs_steps_at_once();
 inline constexpr const char* kReadsOften = "its program reads a result every few ops";
 // Forgets all trials.
 void clear_short_steps();
+
+// What has been called in a step.
+class StepSoFar {
+ public:
+  void note(const OpInfo& op, int64_t num_elements) {
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15; // 2^64 by the golden ratio
+    ops_ += (reinterpret_cast<uintptr_t>(&op) >> 4) * kOdd;
+    num_elements_ = std::max(num_elements_, num_elements);
+  }
+  // Of its ops, whatever their order, and its largest tensor: that is as large as another one up to the grain of
+  // PyTorch's loops, and from there within a factor of four.
+  uint64_t id() const;
+
+ private:
+  uint64_t ops_ = 0;
+  int64_t num_elements_ = 0;
+};
 
 // The trials, apart from clocks and counters.
 class ShortSteps {

@@ -93,8 +93,10 @@ void StreamContext::record(
     start_ns_ = journal_start();
   }
   c10::SmallVector<Operand, 8> operands;
+  int64_t num_elements = 0;
   for (const TensorArg& arg : args) {
     operands.push_back(read(arg, *signature, aftermath));
+    num_elements = std::max(num_elements, arg.tensor ? arg.tensor->numel() : 0);
   }
   Written written;
   if (!signature->written.empty()) {
@@ -107,7 +109,7 @@ void StreamContext::record(
   may_teach_ |= !signature->proven.value.load(std::memory_order_relaxed);
   recorded.add();
   signature->op->calls().add();
-  note_call(*signature->op);
+  note_call(*signature->op, num_elements);
   recorded_.store(recorded_ + 1, std::memory_order_release); // nobody else writes it
   uint32_t output = static_cast<uint32_t>(signature->outputs.size());
   for (LazyStorageImpl* storage : written) {

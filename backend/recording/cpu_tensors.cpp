@@ -90,6 +90,7 @@ at::Tensor CpuTensors::to_cpu(c10::MaybeOwned<at::Tensor> tensor, bool written) 
   const TensorPair* pair = find([&](const TensorPair& known) { return known.lazy->is_same(*tensor); });
   if (!pair) {
     at::Tensor cpu = is_ours ? convert_to_cpu(*tensor, written) : *tensor;
+    num_elements_ = std::max(num_elements_, cpu.numel());
     pair = &tensors_.emplace_back(std::move(tensor), std::move(cpu));
   }
   if (written && is_ours) {

@@ -53,6 +53,10 @@ class CpuTensors {
   void update_written();
   // A result of the op: an argument, a view of one, or a new tensor.
   at::Tensor to_lazy(at::Tensor tensor);
+  // Of the largest argument.
+  int64_t num_elements() const {
+    return num_elements_;
+  }
 
  private:
   struct TensorPair {
@@ -81,6 +85,7 @@ class CpuTensors {
 
   const c10::DeviceIndex device_;
   const bool may_write_;
+  int64_t num_elements_ = 0;
   // The arguments. Ops treat a tensor that is passed twice in its own way.
   c10::SmallVector<TensorPair, 4> tensors_;
   std::vector<TensorPair> written_;

@@ -70,6 +70,10 @@ class CpuCall {
     }
   }
 
+  int64_t num_elements() const {
+    return tensors_.num_elements();
+  }
+
  private:
   bool run_exactly() {
     return are_plain(torch::jit::last(*stack_, op_.num_args())) && run_exact_kernel(op_, *stack_);
@@ -188,11 +192,11 @@ void refuse(const OpInfo& op, const char* reason) {
 }
 
 // The device has made the call, though it is no node.
-void note_at_once(const OpInfo& op, const char* reason, int64_t start_ns) {
+void note_at_once(const OpInfo& op, int64_t num_elements, const char* reason, int64_t start_ns) {
   static Counter& runs = counter("RunAtOnce");
   runs.add();
   op.calls().add();
-  note_call(op);
+  note_call(op, num_elements);
   if (config().debug.get()) {
     const int64_t duration_ns = since(start_ns);
     const char* location = current_location();
@@ -237,8 +241,9 @@ void run_fallback(const OpInfo& op, c10::Stack* stack, const char* reason) {
 void run_at_once(const OpInfo& op, c10::Stack* stack, const char* reason) {
   const SyncCause cause(reason);
   const int64_t start = journal_start();
-  CpuCall(op, stack).run(CpuCall::Kernels::kOfGraphs);
-  note_at_once(op, reason, start);
+  CpuCall call(op, stack);
+  call.run(CpuCall::Kernels::kOfGraphs);
+  note_at_once(op, call.num_elements(), reason, start);
 }
 
 void run_at_once(
@@ -250,7 +255,7 @@ void run_at_once(
   const int64_t start = journal_start();
   CpuTensors tensors(device, /*may_write=*/false);
   run(tensors);
-  note_at_once(op, reason, start);
+  note_at_once(op, tensors.num_elements(), reason, start);
 }
 
 void run_writing_at_once(
@@ -263,7 +268,7 @@ void run_writing_at_once(
   CpuTensors tensors(device, /*may_write=*/true);
   run(tensors);
   tensors.update_written();
-  note_at_once(op, reason, start);
+  note_at_once(op, tensors.num_elements(), reason, start);
 }
 
 at::Tensor run_small_at_once(
@@ -277,11 +282,13 @@ at::Tensor run_small_at_once(
   const int64_t start = journal_start();
   // Another thread may give a tensor other memory.
   c10::SmallVector<std::pair<const LazyStorageImpl*, c10::Storage>, 3> held;
-  const auto memory_of = [&held](const c10::TensorImpl& tensor, bool written) -> void* {
+  int64_t num_elements = 0;
+  const auto memory_of = [&](const c10::TensorImpl& tensor, bool written) -> void* {
     auto* storage = LazyStorageImpl::of(&tensor);
     if (!storage) {
       return nullptr;
     }
+    num_elements = std::max(num_elements, tensor.numel());
     const auto num_held =
         std::count_if(held.begin(), held.end(), [&](const auto& other) { return other.first == storage; });
     held.emplace_back(
@@ -299,7 +306,7 @@ at::Tensor run_small_at_once(
   }
   if (result.defined()) {
     result = op.writes() ? std::move(result) : move_to_device(std::move(result), device);
-    note_at_once(op, reason, start);
+    note_at_once(op, num_elements, reason, start);
   }
   return result;
 }

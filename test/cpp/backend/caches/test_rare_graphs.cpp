@@ -80,6 +80,17 @@ TEST_F(RareGraphsTest, WhatComesSeldomIsCompiledLater) {
   EXPECT_EQ(times_uncompiled(101), 1023);
 }
 
+TEST_F(RareGraphsTest, WhatIsLargeIsCompiledSoon) {
+  warm_up();
+  const at::Tensor start = iota({1024, 2048});
+  const at::Tensor large = to_lazy(start);
+  for (int64_t i = 0; i < 20; ++i) {
+    EXPECT_TRUE(at::equal(((large + 1) * 2).cpu(), (start + 1) * 2));
+  }
+  EXPECT_EQ(count("Compile"), 1);
+  EXPECT_LE(count("RunUncompiled"), 5);
+}
+
 TEST_F(RareGraphsTest, ProgramThatRepeatsNothingHasBegunAfterSomeSteps) {
   reset_metrics();
   for (int64_t length = 1; length <= 60; ++length) {

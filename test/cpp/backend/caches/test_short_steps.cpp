@@ -1,8 +1,10 @@
 #include "backend/caches/short_steps.h"
 
+#include <functional>
 #include <random>
 
 #include "backend/api/cached_run.h"
+#include "backend/ops/op_registry.h"
 #include "test/cpp/backend/backend_test.h"
 
 namespace lazyplug {
@@ -262,6 +264,27 @@ TEST(ShortSteps, OutliveCountersThatAreReset) {
   EXPECT_EQ(trials.num_trials(), 1);
 }
 
+TEST(StepSoFar, IsKnownByItsOpsAndItsLargestTensor) {
+  const OpInfo& add = op_info("aten::add", "Tensor");
+  const OpInfo& mul = op_info("aten::mul", "Tensor");
+  const auto id = [](const std::vector<std::pair<const OpInfo*, int64_t>>& calls) {
+    StepSoFar step;
+    for (const auto& [op, num_elements] : calls) {
+      step.note(*op, num_elements);
+    }
+    return step.id();
+  };
+  const uint64_t small = id({{&add, 16}, {&mul, 4'096}});
+  EXPECT_EQ(id({{&mul, 1}, {&add, 32'767}}), small);
+  EXPECT_NE(id({{&add, 16}, {&add, 4'096}}), small);
+  EXPECT_NE(id({{&add, 16}}), small);
+  const uint64_t large = id({{&add, 16}, {&mul, 32'768}});
+  EXPECT_NE(large, small);
+  EXPECT_EQ(id({{&mul, 100'000}, {&add, 131'071}}), large);
+  EXPECT_NE(id({{&mul, 131'072}, {&add, 16}}), large);
+  EXPECT_NE(id({{&mul, 1 << 20}, {&add, 16}}), id({{&mul, 1 << 22}, {&add, 16}}));
+}
+
 class ShortStepsTest : public BackendTest {
  protected:
   ~ShortStepsTest() override {
@@ -311,6 +334,31 @@ TEST_F(ShortStepsTest, AreTriedUnlessTheTestsSayWhatIsRecorded) {
   EXPECT_EQ(count("ShortStepsTried"), 1);
   EXPECT_GT(count("RunAtOnce"), 0);
   EXPECT_EQ(count("FallbackTotal"), 0);
+}
+
+// As long as steps have other names at once than recorded, no trial ends.
+TEST_F(ShortStepsTest, AreKnownByTheirSizesBothWays) {
+  const ScopedFlag<std::string> trials(config().run_at_once, "auto");
+  const at::Tensor start = iota({40, 1000});
+  const at::Tensor rows = at::tensor({int64_t{3}, int64_t{39}});
+  const std::function<float(const at::Tensor&, const at::Tensor&)> steps[] = {
+      [](const at::Tensor& x, const at::Tensor&) { return x.sum().item<float>(); },
+      [](const at::Tensor& x, const at::Tensor&) { return x.mul_(-1).max().item<float>(); },
+      [](const at::Tensor& x, const at::Tensor& i) { return x.index({i}).sum().item<float>(); },
+      [](const at::Tensor& x, const at::Tensor&) { return at::stack({x[0], x[1]}).sum().item<float>(); }};
+  for (const auto& step : steps) {
+    const at::Tensor x = to_lazy(start);
+    const at::Tensor i = to_lazy(rows);
+    const at::Tensor expected = start.clone();
+    clear_short_steps();
+    reset_metrics();
+    for (int n = 0; n < 20'000 && count("ShortStepsTried") == 0; ++n) {
+      ASSERT_EQ(step(x, i), step(expected, rows));
+    }
+    EXPECT_EQ(count("ShortStepsTried"), 1);
+    EXPECT_GT(count("RunAtOnce"), 0);
+    EXPECT_EQ(count("FallbackTotal"), 0);
+  }
 }
 
 } // namespace
