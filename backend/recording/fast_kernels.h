@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -145,6 +146,19 @@ bool is_plain(c10::DispatchKeySet keys, const Args&... args) {
   return (keys.raw_repr() & kBetween) == 0 && !(is_differentiated(args) || ...);
 }
 
+// Which of its parameters an op writes, and returns: the first, or the last, which is out=.
+template <typename... Params>
+constexpr size_t kWritten = [] {
+  const std::array is_written = {std::is_same_v<Params, at::Tensor&>...};
+  return static_cast<size_t>(std::find(is_written.begin(), is_written.end(), true) - is_written.begin());
+}();
+
+// Of arguments for these parameters.
+template <typename... Params, typename... Args>
+at::Tensor& written_of(Args&... args) {
+  return std::get<kWritten<Params...>>(std::tie(args...));
+}
+
 // PyTorch's own autograd kernel of an op stands at all autograd keys that
 // nobody overrides, if the op has no composite kernel. It is called as the
 // dispatcher would have called it.
@@ -161,7 +175,7 @@ Result call_autograd(
     torch::jit::push(stack, args...);
     op.handle().getComputedKernelForDispatchKey(kAutograd).callBoxed(op.handle(), keys, &stack);
     if constexpr (std::is_lvalue_reference_v<Result>) {
-      return std::get<0>(std::forward_as_tuple(args...));
+      return written_of<Params...>(args...);
     } else {
       return unbox<Result>(std::move(stack));
     }
@@ -250,7 +264,7 @@ Result run_on_cpu(const FastOp<Result(Params...)>& fast, const std::tuple<Args..
   std::apply([&](const auto&... each) { torch::jit::push(stack, each...); }, args);
   run_call(fast.op, stack);
   if constexpr (std::is_lvalue_reference_v<Result>) {
-    return std::get<0>(args); // which is written
+    return std::get<kWritten<Params...>>(args);
   } else {
     return unbox<Result>(std::move(stack));
   }
@@ -295,14 +309,22 @@ Result run_unboxed_at_once(
   return result;
 }
 
-// The same for an op that writes its first argument.
-template <typename Schema, typename... Args>
-void run_inplace_at_once(
-    const FastOp<Schema>& fast,
+// What a kernel is called with, on the CPU: the tensor that it writes as it is, others in a tuple of their own.
+inline std::tuple<at::Tensor&> each_on_cpu(CpuTensors& /*unused*/, at::Tensor& written) {
+  return std::tie(written);
+}
+template <typename T>
+auto each_on_cpu(CpuTensors& tensors, const T& argument) {
+  return std::tuple{on_cpu(tensors, argument)};
+}
+
+// The same for an op that writes and returns an argument, and no other.
+template <typename... Params, typename... Args>
+void run_unboxed_writing_at_once(
+    const FastOp<at::Tensor&(Params...)>& fast,
     const Known& known,
     c10::ArrayRef<c10::IValue> arguments,
-    const at::Tensor& self,
-    const Args&... args) {
+    Args&... args) {
   const AtOnce& ways = fast.at_once(fast.op);
   if (ways.small_calls &&
       run_small_at_once(fast.op, *ways.small_calls, known.device, known.run_now, arguments).defined()) {
@@ -313,11 +335,18 @@ void run_inplace_at_once(
     return run_at_once(fast.op, &stack, known.run_now);
   }
   run_writing_at_once(fast.op, known.device, known.run_now, [&](CpuTensors& tensors) {
-    at::Tensor cpu_self = tensors.borrowed_to_cpu(self, /*written=*/true);
-    const auto cpu_args = all_on_cpu(tensors, /*converts_numbers=*/false, args...);
+    at::Tensor written = tensors.borrowed_to_cpu(written_of<Params...>(args...), /*written=*/true);
+    const auto place = [&]<typename Param>(std::type_identity<Param>, auto& argument) -> decltype(auto) {
+      if constexpr (std::is_same_v<Param, at::Tensor&>) {
+        return (written);
+      } else {
+        return std::as_const(argument);
+      }
+    };
+    const auto cpu_args = std::tuple_cat(each_on_cpu(tensors, place(std::type_identity<Params>(), args))...);
     const CpuKernelScope scope(fast.op, known.device);
     const ThreadsOfCall threads(fast.op, arguments);
-    run_on_cpu(fast, std::tuple_cat(std::tie(cpu_self), cpu_args));
+    run_on_cpu(fast, cpu_args);
   });
 }
 
@@ -343,17 +372,16 @@ std::optional<Result> call_known(const FastOp<Result(Params...)>& fast, const Ar
   return call_remembered(fast, args...);
 }
 
-// The same for ops that write and return their first argument. Says whether the
-// call was made.
-template <typename Schema, typename... Args>
-bool call_known_inplace(const FastOp<Schema>& fast, const at::Tensor& self, const Args&... args) {
-  if (predict_unboxed(fast.op, self, args...)) {
+// The same for ops that write and return an argument. Says whether the call was made.
+template <typename... Params, typename... Args>
+bool call_known_writing(const FastOp<at::Tensor&(Params...)>& fast, Args&... args) {
+  if (predict_unboxed(fast.op, args...)) {
     return true;
   }
-  const BorrowedArguments arguments(self, args...);
+  const BorrowedArguments arguments(args...);
   const auto known = record_known(fast.op, arguments);
   if (known && known->run_now) {
-    run_inplace_at_once(fast, *known, arguments, self, args...);
+    run_unboxed_writing_at_once(fast, *known, arguments, args...);
   }
   return known.has_value();
 }
@@ -373,7 +401,7 @@ class KernelOf : public c10::OperatorKernel {
 
 // Two kernels for each op: the device's, and one in front of autograd's, which
 // costs as much as all the rest and seldom has anything to do. For ops that
-// return new tensors, or their first argument.
+// return new tensors, or the argument that they write.
 template <typename Schema>
 class FastKernel;
 template <typename Schema>
@@ -420,29 +448,30 @@ class KernelInFront<Result(Args...)> final : public KernelOf<Result(Args...)> {
 };
 
 template <typename... Args>
-class FastKernel<at::Tensor&(at::Tensor&, Args...)> final : public KernelOf<at::Tensor&(at::Tensor&, Args...)> {
+class FastKernel<at::Tensor&(Args...)> final : public KernelOf<at::Tensor&(Args...)> {
  public:
-  using KernelOf<at::Tensor&(at::Tensor&, Args...)>::KernelOf;
-  at::Tensor& operator()(at::Tensor& self, Args... args) const {
-    if (!call_known_inplace(this->fast_, self, args...)) {
-      trace_unpredicted_boxed(this->op(), self, args...);
+  using KernelOf<at::Tensor&(Args...)>::KernelOf;
+  at::Tensor& operator()(Args... args) const {
+    if (!call_known_writing(this->fast_, args...)) {
+      trace_unpredicted_boxed(this->op(), args...);
     }
-    return self;
+    return written_of<Args...>(args...);
   }
 };
 
 template <typename... Args>
-class FastAutogradKernel<at::Tensor&(at::Tensor&, Args...)> final : public KernelOf<at::Tensor&(at::Tensor&, Args...)> {
+class FastAutogradKernel<at::Tensor&(Args...)> final : public KernelOf<at::Tensor&(Args...)> {
  public:
-  using KernelOf<at::Tensor&(at::Tensor&, Args...)>::KernelOf;
-  at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& self, Args... args) const {
-    if (!is_plain(keys, self, args...) || !call_known_inplace(this->fast_, self, args...)) {
-      return call_autograd(this->op(), this->fast_.redispatch, keys, self, args...);
+  using KernelOf<at::Tensor&(Args...)>::KernelOf;
+  at::Tensor& operator()(c10::DispatchKeySet keys, Args... args) const {
+    if (!is_plain(keys, args...) || !call_known_writing(this->fast_, args...)) {
+      return call_autograd(this->op(), this->fast_.redispatch, keys, args...);
     }
+    at::Tensor& written = written_of<Args...>(args...);
     if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
-      self.unsafeGetTensorImpl()->bump_version();
+      written.unsafeGetTensorImpl()->bump_version();
     }
-    return self;
+    return written;
   }
 };
 

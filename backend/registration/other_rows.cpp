@@ -133,6 +133,7 @@ std::vector<OpRow> other_rows() {
       {.op = "aten::poisson", .fast = fast<ops::poisson>()},
       // Tables and indices.
       {.op = "aten::cat", .fast = fast<ops::cat>()},
+      {.op = "aten::cat.out", .fast = fast<ops::cat_out>()},
       {.op = "aten::stack", .fast = fast<ops::stack>()},
       {.op = "aten::index_add", .fast = fast<ops::index_add>()},
       {.op = "aten::index_add_", .fast = fast<ops::index_add_>()},

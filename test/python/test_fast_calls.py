@@ -65,6 +65,35 @@ def test_tensors_like_others():
     as_on_cpu(lambda x: (x.new_zeros(3), x.new_full((2, 2), 7)))
 
 
+def test_given_tensors():
+    """What `out=` names is written and returned, and counts the write."""
+
+    def step(x):
+        out, view, product = torch.zeros_like(x), x.new_zeros(2, 6)[:, ::2], x.new_zeros(2, 2)
+        total, truths = torch.zeros(3, device=x.device), torch.zeros_like(x, dtype=torch.bool)
+        assert torch.add(x, 1, out=out) is out
+        torch.mul(x, x, out=out)
+        torch.exp(x, out=view)
+        torch.mm(x, x.t(), out=product)
+        torch.sum(x, 0, out=total)
+        torch.lt(x, 3, out=truths)
+        return out, view, product, total, truths, torch.cat([x, out], out=x.new_zeros(4, 3))
+
+    as_on_cpu(step)
+
+
+def test_given_tensors_are_not_differentiated():
+    x = torch.ones(2, 3, device=DEVICE, requires_grad=True)
+    out = torch.zeros(2, 3, device=DEVICE)
+    for _ in range(REPETITIONS):
+        with torch.no_grad():
+            torch.add(x, 1, out=out)
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            torch.add(x, 1, out=out)
+    assert torch.equal(out.cpu(), torch.full((2, 3), 2.0))
+    assert out._version == REPETITIONS
+
+
 def test_products_of_vectors():
     as_on_cpu(lambda x: (x[0] @ x[1], torch.vdot(x[0], x[1])))
 

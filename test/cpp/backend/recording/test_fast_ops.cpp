@@ -8,17 +8,21 @@ namespace {
 
 class FastOpsTest : public BackendTest {
  protected:
-  // Ops with tensors, numbers and nothing at all; with and without a write.
+  // Ops with tensors, numbers and nothing at all; with and without a write, of the first argument or the last.
   static at::Tensor step(const at::Tensor& x, double factor) {
     at::Tensor y = at::add(x, x, factor);
     y.mul_(x);
+    at::Tensor out = at::zeros_like(x);
+    EXPECT_TRUE(at::sub_out(out, y, x, factor).is_same(out));
+    y.add_(out);
     return at::mm(y, x) + factor;
   }
 };
 
 TEST_F(FastOpsTest, AreKnownByName) {
   EXPECT_TRUE(OpTable::get().fast({"aten::add", "Tensor"}));
-  EXPECT_FALSE(OpTable::get().fast({"aten::add", "out"}));
+  EXPECT_TRUE(OpTable::get().fast({"aten::add", "out"}));
+  EXPECT_FALSE(OpTable::get().fast({"aten::add", "Scalar_out"}));
   EXPECT_FALSE(OpTable::get().fast({"aten::nonzero", ""}));
 }
 
