@@ -309,15 +309,6 @@ Result run_unboxed_at_once(
   return result;
 }
 
-// What a kernel is called with, on the CPU: the tensor that it writes as it is, others in a tuple of their own.
-inline std::tuple<at::Tensor&> each_on_cpu(CpuTensors& /*unused*/, at::Tensor& written) {
-  return std::tie(written);
-}
-template <typename T>
-auto each_on_cpu(CpuTensors& tensors, const T& argument) {
-  return std::tuple{on_cpu(tensors, argument)};
-}
-
 // The same for an op that writes and returns an argument, and no other.
 template <typename... Params, typename... Args>
 void run_unboxed_writing_at_once(
@@ -336,14 +327,14 @@ void run_unboxed_writing_at_once(
   }
   run_writing_at_once(fast.op, known.device, known.run_now, [&](CpuTensors& tensors) {
     at::Tensor written = tensors.borrowed_to_cpu(written_of<Params...>(args...), /*written=*/true);
-    const auto place = [&]<typename Param>(std::type_identity<Param>, auto& argument) -> decltype(auto) {
+    const auto each = [&]<typename Param>(std::type_identity<Param> /*unused*/, const auto& argument) {
       if constexpr (std::is_same_v<Param, at::Tensor&>) {
-        return (written);
+        return std::tie(written);
       } else {
-        return std::as_const(argument);
+        return std::tuple{on_cpu(tensors, argument)};
       }
     };
-    const auto cpu_args = std::tuple_cat(each_on_cpu(tensors, place(std::type_identity<Params>(), args))...);
+    const auto cpu_args = std::tuple_cat(each(std::type_identity<Params>(), args)...);
     const CpuKernelScope scope(fast.op, known.device);
     const ThreadsOfCall threads(fast.op, arguments);
     run_on_cpu(fast, cpu_args);
