@@ -10,7 +10,7 @@ namespace lazyplug {
 // call (lowering/execution/interpreter.h), which where tensors are small takes hardly longer. It is compiled only when
 // it comes for the 257th time in short order, for the 513th, if it comes now and then, or for the 1,024th in all. Where
 // tensors are large, what fused groups save of one run soon pays for compiling: each run then counts as so many as its
-// results are times larger, up to 128, so that it is compiled when it comes for the third time.
+// results are times larger, up to 128, so that it is compiled when it comes for the third time at the earliest.
 //
 // The flag `compile` says that all are compiled when they come first, or that none is.
 // Counter: RunUncompiled.

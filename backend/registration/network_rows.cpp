@@ -208,12 +208,12 @@ std::vector<OpRow> network_rows() {
       {.op = "aten::mm", .fast = fast<ops::mm>()},
       {.op = "aten::mv", .shape = shape::product_with_vector, .fast = fast<ops::mv>()},
       {.op = "aten::bmm", .fast = fast<ops::bmm>()},
+      {.op = "aten::_grouped_mm", .shape = shape::grouped_product}, // its Meta kernel knows bfloat16 only
+      {.op = "aten::addmm", .shape = shape::product_and_term, .fast = fast<ops::addmm>()},
       {.op = "aten::mm.out", .fast = fast<ops::mm_out>()},
       {.op = "aten::mv.out", .fast = fast<ops::mv_out>()},
       {.op = "aten::bmm.out", .fast = fast<ops::bmm_out>()},
       {.op = "aten::addmm.out", .fast = fast<ops::addmm_out>()},
-      {.op = "aten::_grouped_mm", .shape = shape::grouped_product}, // its Meta kernel knows bfloat16 only
-      {.op = "aten::addmm", .shape = shape::product_and_term, .fast = fast<ops::addmm>()},
       {.op = "aten::_linalg_svd", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::_linalg_eigh", .traits = {.infer_on_cpu = true}, .reason = kOtherStrides},
       {.op = "aten::_linalg_solve_ex",
