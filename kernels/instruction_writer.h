@@ -327,7 +327,18 @@ class InstructionWriter {
     code_.vpaddd(out, out, a);
     code_.vpsrld(out, out, 16);
     code_.vpslld(out, out, 16);
-    replace_where_nan(out, a, operands[3]);
+    // NaNs that are no bfloat16 have been rounded like numbers.
+    if (target_.has_avx512) {
+      code_.vcmpps(code_.k1, a, a, kUnordered);
+      code_.vpcmpd(code_.k1 | code_.k1, out, a, kNe);
+      code_.vmovaps(out | code_.k1, operands[3]);
+    } else {
+      const Vector is_other_nan = temporary_();
+      code_.vpcmpeqd(is_other_nan, out, a);
+      code_.vpandn(is_other_nan, is_other_nan, a); // another one's bits, which make a NaN of a NaN
+      code_.vcmpps(is_other_nan, is_other_nan, is_other_nan, kUnordered);
+      code_.vblendvps(out, out, operands[3], is_other_nan);
+    }
   }
 
   // x where `argument` is positive, else x * slope.

@@ -25,10 +25,12 @@ using Words [[gnu::vector_size(kVectorBytes / 2)]] = uint16_t;
 inline Floats widen(Words words, BFloat16) {
   return reinterpret_cast<Floats>(__builtin_convertvector(words, UnsignedInts) << 16);
 }
+// What it has is kept as it is, also a NaN's bits: it may have been copied.
 inline Words narrow(Floats x, BFloat16) {
   const auto bits = reinterpret_cast<UnsignedInts>(x);
   const UnsignedInts rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  return __builtin_convertvector(x != x ? broadcast<UnsignedInts>(0x7FC0) : rounded, Words);
+  const auto is_other_nan = (x != x) & ((rounded << 16) != bits);
+  return __builtin_convertvector(is_other_nan ? broadcast<UnsignedInts>(0x7FC0) : rounded, Words);
 }
 
 #ifdef __F16C__

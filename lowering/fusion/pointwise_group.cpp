@@ -269,6 +269,9 @@ bool PointwiseGroup::add_source(const GraphUse& operand, char arg, GroupStep& st
   }
   const bool is_tensor = arg == '.' || ((arg == 't' || arg == 'o') && reads_its_dtype(operand, step));
   auto source = is_tensor ? find_source(operand) : std::nullopt;
+  if (source && source->is_input && arg == 't' && loses_bits_of_nan(operand, step)) {
+    return false;
+  }
   if (source) {
     if (kernels::is_narrow_float(call_dtype_) && seen_by(operand).wrapped_number && casts_number(step)) {
       source = GroupStep::Source{false, add_rounding(*source)};
@@ -290,6 +293,12 @@ bool PointwiseGroup::reads_its_dtype(const GraphUse& operand, const GroupStep& s
   }
   return !kernels::is_narrow_float(call_dtype_) || dtype == call_dtype_ || dtype == c10::ScalarType::Bool ||
          step.opcode == Opcode::kCopy || seen_by(operand).wrapped_number;
+}
+
+// A copy keeps all bits. Processors make quiet NaNs of float16's other ones when they widen them.
+bool PointwiseGroup::loses_bits_of_nan(const GraphUse& operand, const GroupStep& step) const {
+  constexpr auto kHalf = c10::ScalarType::Half;
+  return step.opcode == Opcode::kCopy && call_dtype_ == kHalf && seen_by(operand).dtype == kHalf;
 }
 
 // Whether the CPU's kernels cast a number, the next source, to the dtype of the call before they compute.

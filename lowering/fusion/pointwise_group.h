@@ -131,6 +131,7 @@ class PointwiseGroup {
   kernels::Opcode opcode_of(const PointwiseOp& op) const;
   bool can_compute(const PointwiseOp& op, kernels::Opcode opcode) const;
   bool reads_its_dtype(const GraphUse& operand, const GroupStep& step) const;
+  bool loses_bits_of_nan(const GraphUse& operand, const GroupStep& step) const;
   static bool casts_number(const GroupStep& step);
   uint32_t add_narrowed(GroupStep step);
   uint32_t add_rounding(GroupStep::Source source);

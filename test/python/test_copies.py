@@ -154,6 +154,36 @@ def test_whether_a_copy_may_be_asynchronous_makes_no_other_graph():
     assert done.compiles <= 1
 
 
+COPIES = {
+    "clone": torch.clone,
+    "transposed": lambda x: x.view(4, -1).t().contiguous(),
+    "expanded": lambda x: x.expand(3, -1).contiguous(),
+    "copy_": lambda x: torch.zeros_like(x).copy_(x),
+    "beside a sum": lambda x: (x.clone(), x + 1)[0],
+    "joined": lambda x: torch.cat((x, x)),
+}
+CHOICES = {
+    "where": lambda x: torch.where(x.view(torch.int16) % 3 == 0, x, x.flip(0)),
+    "masked": lambda x: x.masked_fill(x.view(torch.int16) % 3 == 0, 1.5),
+}
+
+
+@pytest.mark.parametrize("fusion", (0, 1, 2, 3))
+@pytest.mark.parametrize("count", (64, 0x10000))
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    # Of float16, choices make quiet NaNs of others.
+    [*((torch.bfloat16, name) for name in COPIES | CHOICES), *((torch.float16, name) for name in COPIES)],
+)
+def test_copies_of_narrow_floats_keep_the_bits_of_nan(dtype, name, count, fusion):
+    bits = torch.arange(0x10000, dtype=torch.int32).to(torch.int16)
+    signalling = bits[0x7F81:0xFFFF:2] if dtype == torch.bfloat16 else bits[0x7C01:0xFFFF:2]
+    numbers = (bits if count == len(bits) else signalling[:count]).view(dtype)
+    with flag("fusion", fusion):
+        expected, actual = ((COPIES | CHOICES)[name](numbers.to(device)).cpu() for device in ("cpu", DEVICE))
+    assert actual.view(torch.int16).equal(expected.view(torch.int16))
+
+
 @pytest.mark.lazy_only
 @pytest.mark.parametrize("make", (torch.empty, torch.zeros, torch.ones, torch.rand))
 def test_memory_of_the_device_is_not_pinned(make):

@@ -81,6 +81,24 @@ TEST_F(AssemblyTest, EachInstructionHasTheBitsOfItsLoop) {
       << "functions, and the library's square root, have none";
 }
 
+// bfloat16's are kept, whatever their bits; others become one of them.
+TEST_F(AssemblyTest, NansAreRoundedLikeInLoops) {
+  const Program program = *parse("f32 memory 2 slots 2 numbers 0 1 = to_bfloat16 0 ; 1 = neg 1 ;");
+  const auto assembly = assemble(program);
+  ASSERT_TRUE(assembly);
+  const at::Tensor upper = at::cat({at::arange(0x7F80, 0x8000, at::kInt), at::arange(-128, 0, at::kInt)}) * 0x10000;
+  for (const int32_t lower : {0, 1, 0x7FFF, 0x8000, 0xFFFF}) {
+    const at::Tensor numbers = (upper + lower).view(at::kFloat);
+    const at::Tensor rounded =
+        at::where(at::scalar_tensor(lower, at::kInt).eq(0).logical_or(numbers.isinf()), upper, 0x7FC00000);
+    const at::Tensor expected = rounded.bitwise_xor(at::scalar_tensor(INT32_MIN, at::kInt));
+    for (const Assembly* way : {static_cast<const Assembly*>(nullptr), assembly.get()}) {
+      const auto memory = results(program, {numbers, at::zeros({numbers.numel()})}, {}, way);
+      EXPECT_TRUE(memory[1].view(at::kInt).equal(expected)) << lower << (way ? " in machine code" : "");
+    }
+  }
+}
+
 // More slots than there are registers, for pointers and for vectors; functions between the runs.
 TEST_F(AssemblyTest, AnyProgramHasTheResultsOfItsLoops) {
   std::mt19937 random(0);
