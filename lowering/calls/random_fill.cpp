@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/random_fill.h"
+#include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/runtime_ops.h"
 
 namespace lazyplug {
@@ -85,7 +86,8 @@ bool run(const FillOp& op, c10::Stack& stack) {
   const at::Tensor& self = arguments[0].toTensor();
   const double a = number_of(arguments[1]);
   const double b = op.num_numbers > 1 ? number_of(arguments[2]) : 0;
-  if (!self.is_cpu() || !kernels::can_fill(op.kind, self.scalar_type()) || self.is_neg() || !op.are_good(a, b)) {
+  if (!plain_tensor(arguments[0]) || !self.is_cpu() || !kernels::can_fill(op.kind, self.scalar_type()) ||
+      !op.are_good(a, b)) {
     stack.back() = seeded_generator(stack.back().toInt());
     return false;
   }

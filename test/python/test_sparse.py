@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from composed import same_on_both
-from helpers import DEVICE, finish_pending, run_fresh, work
+from helpers import DEVICE, assert_same_error, error_of, finish_pending, run_fresh, work
 
 
 def dense(device):
@@ -150,6 +150,38 @@ def test_compressed(name, layout):
         return COMPRESSED[name](getattr(blocks, f"to_sparse_{layout}")(*size))
 
     same_on_both(call)
+
+
+FILLS = {
+    "randn_like": torch.randn_like,
+    "rand_like": torch.rand_like,
+    "normal_": lambda s: s.normal_(3, 0.5),
+    "uniform_": lambda s: s.uniform_(),
+    "bernoulli_": lambda s: s.bernoulli_(0.5),
+    "random_": lambda s: s.random_(0, 9),
+}
+
+
+@pytest.mark.parametrize("layout", ("coo", "csr", "csc", "bsr", "bsc"))
+@pytest.mark.parametrize("name", FILLS)
+def test_random_fills(name, layout):
+    """What the CPU's kernels fill is filled, with numbers of the device's own generator; the rest is refused alike."""
+
+    def fill(device):
+        torch.manual_seed(1)
+        size = ((2, 2),) if layout.startswith("b") else ()
+        blocks = torch.kron(dense(device), torch.ones(2, 2, device=device))
+        return FILLS[name](getattr(blocks, "to_sparse" if layout == "coo" else f"to_sparse_{layout}")(*size))
+
+    expected = error_of(fill, "cpu")
+    if expected:
+        return assert_same_error(error_of(fill, DEVICE), expected)
+    first, second, on_cpu = fill(DEVICE), fill(DEVICE), fill("cpu")
+    assert (first.layout, first.device.type) == (on_cpu.layout, DEVICE)
+    assert first.values().equal(second.values()) and first.values().unique().numel() > 1
+    assert first.values().shape == on_cpu.values().shape
+    if name == "normal_":
+        assert first.values().sub(3).abs().max() < 3
 
 
 @pytest.mark.parametrize(
