@@ -12,6 +12,7 @@
 #include "lowering/calls/light_calls.h"
 #include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/small_extreme.h"
+#include "lowering/calls/small_out.h"
 #include "lowering/calls/small_pointwise.h"
 #include "lowering/calls/small_product.h"
 #include "lowering/calls/small_rows.h"
@@ -268,6 +269,10 @@ class SmallPuts final : public SmallCalls {
 } // namespace
 
 std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
+  if (auto returning = find_returning(op)) {
+    auto calls = make_small_calls(*returning);
+    return calls ? make_small_out(std::move(returning), std::move(calls)) : nullptr;
+  }
   if (op.name() == "aten::mm" || op.name() == "aten::addmm") {
     return std::make_unique<SmallProducts>(op);
   }

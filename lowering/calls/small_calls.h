@@ -16,7 +16,7 @@ class SmallCalls {
   // call.
   using MemoryOf = c10::function_ref<void*(const c10::TensorImpl& tensor, bool written)>;
 
-  // The result, as a new CPU tensor, or for an op that writes its first argument, that argument. Undefined, and nothing
+  // The result, as a new CPU tensor, or for an op that writes an argument, that argument. Undefined, and nothing
   // done, if this is none of these calls, or the flags do not ask for it.
   at::Tensor run(c10::ArrayRef<c10::IValue> arguments, MemoryOf memory_of) const;
 

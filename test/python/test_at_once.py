@@ -519,6 +519,60 @@ def test_numbers_index_at_once_without_a_fallback():
     assert ran_at_once() - before == 3  # the number is one, too
 
 
+def put(op, *others, into=lambda x: torch.full_like(x, 9)):
+    """Puts what the op makes of x and the others into a tensor, which is to be returned."""
+
+    def call(x):
+        out = into(x)
+        version = out._version
+        result = op(x, *(other(x) if callable(other) else other for other in others), out=out)
+        return result is out, result, x, out._version - version
+
+    return call
+
+
+GIVEN = {
+    "add": put(torch.add, lambda x: x.flip(0)),
+    "of a number": put(torch.mul, 0.1),
+    "broadcast": put(torch.sub, lambda x: x[0]),
+    "truths": put(torch.le, 0, into=lambda x: torch.zeros_like(x, dtype=torch.bool)),
+    "power": put(torch.pow, 2),
+    "function": put(torch.exp),
+    "product": put(torch.mm, lambda x: x.t(), into=lambda x: x.new_zeros(4, 4)),
+    "sums": put(torch.sum, 1, into=lambda x: x.new_zeros(4)),
+    "a part": put(torch.neg, into=lambda x: x.new_zeros(8, 6)[2:6, :5]),
+    "transposed": put(torch.neg, into=lambda x: x.new_zeros(5, 4).t()),
+    "another dtype": put(torch.add, 1, into=lambda x: x.double()),
+    "resized": put(torch.add, 1, into=lambda x: x.new_zeros(0)),
+    "what is read": put(torch.mul, lambda x: x, into=lambda x: x),
+    "the second": lambda x: put(torch.sub, y := x * 2, into=lambda _: y)(x),
+    "what overlaps": lambda x: put(torch.neg, into=lambda _: x[1:])(x[:-1]),
+    "a row": put(torch.mul, 2, into=lambda x: x[1]),
+    "its own factor": lambda x: put(torch.mm, x[:4, :4], into=lambda y: y)(x[:4, :4].clone()),
+    "a truth for a number": put(torch.add, 1, into=lambda x: x > 0),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("run_at_once", ["always", "never"])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_given_tensors_are_written_as_eagers(name, run_at_once):
+    def call(device):
+        return GIVEN[name](torch.linspace(-2, 2, 20).view(4, 5).to(device))
+
+    with config.changed({"run_at_once": run_at_once}), work() as done:
+        if expected := error_of(call, "cpu"):
+            assert_same_error(error_of(call, DEVICE), expected)
+            return
+        (is_out, *actual), (_, *expected) = call(DEVICE), call("cpu")
+    assert done.fallbacks == 0, done.fallback_ops
+    assert is_out
+    assert actual.pop() == expected.pop()
+    for result, other in zip(actual, expected, strict=True):
+        assert (result.dtype, result.shape, result.stride()) == (other.dtype, other.shape, other.stride())
+        torch.testing.assert_close(result.cpu(), other, rtol=1e-6 if name == "function" else 0, atol=0)
+
+
 CONVERTED = {
     "as it is": lambda x: x.to(x.device, copy=True),
     "another dtype": lambda x: x.to(torch.float64),

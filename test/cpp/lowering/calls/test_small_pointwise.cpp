@@ -146,7 +146,7 @@ TEST_F(SmallPointwiseTest, LeavesTheRestToOthers) {
   expect_none("aten::neg", {c10::IValue()});
   expect_none("aten::maximum", {x_, y_}); // of floats
   EXPECT_EQ(make_small_calls(op_of("aten::tanh_")), nullptr);
-  EXPECT_EQ(make_small_calls(op_of("aten::add.out")), nullptr);
+  EXPECT_EQ(make_small_pointwise(op_of("aten::add.out")), nullptr);
 }
 
 TEST_F(SmallPointwiseTest, ComputesTruths) {
