@@ -298,21 +298,16 @@ class InstructionWriter {
     }
   }
 
-  // `value` where `tested` is NaN; else what is there.
-  void replace_where_nan(const Vector& out, const Vector& tested, const Vector& value) const {
+  // The bound or operand itself, if that is NaN.
+  void unless_nan(const Vector& out, const Vector& value) const {
     if (target_.has_avx512) {
-      code_.vcmpps(code_.k1, tested, tested, kUnordered);
+      code_.vcmpps(code_.k1, value, value, kUnordered);
       code_.vmovaps(out | code_.k1, value);
     } else {
       const Vector is_nan = temporary_();
-      code_.vcmpps(is_nan, tested, tested, kUnordered);
+      code_.vcmpps(is_nan, value, value, kUnordered);
       code_.vblendvps(out, out, value, is_nan);
     }
-  }
-
-  // The bound or operand itself, if that is NaN.
-  void unless_nan(const Vector& out, const Vector& value) const {
-    replace_where_nan(out, value, value);
   }
 
   void round(const Vector& out, const Vector& a, uint8_t how) const {
