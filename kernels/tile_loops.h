@@ -10,6 +10,7 @@
 #include "kernels/norm_gradient.h"
 #include "kernels/pool.h"
 #include "kernels/random_fill.h"
+#include "kernels/row_adds.h"
 #include "kernels/running_sum.h"
 #include "kernels/tile_program.h"
 
@@ -63,6 +64,8 @@ struct Loops {
   // All that has been added, at least RunningSum::kMinElements, as a row is added up.
   void (*add_to_sum)(RunningSum<T>& sum, int64_t n, const T* from) = nullptr;
   T (*finish_sum)(const RunningSum<T>& sum) = nullptr;
+  // To the table's rows from `begin` to `end`. Null: not for this dtype.
+  void (*add_rows)(const RowAdds<T>& adds, int64_t begin, int64_t end) = nullptr;
   // Of the rows from `begin` to `end`; adds their parts of the sums. Null: not for this dtype.
   void (*norm_gradient)(const NormGradient& norm, int64_t begin, int64_t end, float* of_weight, float* of_bias) =
       nullptr;

@@ -11,6 +11,7 @@
 #include "kernels/narrow_floats.h"
 #include "kernels/pool_loops.h"
 #include "kernels/random_loops.h"
+#include "kernels/row_adds_loops.h"
 #include "kernels/row_functions.h"
 #include "kernels/vector_norms.h"
 #ifdef __AVX2__
@@ -559,6 +560,7 @@ constexpr Loops<T> make_loops(std::index_sequence<kIndices...>) {
     loops.sum_columns = sum_columns<T>;
     loops.add_to_sum = add_to_sum<T>;
     loops.finish_sum = finish_sum<T>;
+    loops.add_rows = add_rows<T>;
     set_matrix_loops(loops);
   }
   if constexpr (std::is_same_v<T, float>) {
