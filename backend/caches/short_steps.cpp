@@ -119,12 +119,18 @@ bool ShortSteps::is_another_program() const {
   return has_another_begun() || (stretch_ != 0 && kShareUnknown * num_new_ > num_steps_);
 }
 
+bool ShortSteps::are_tiny(const Totals& totals) const {
+  const int64_t ops = totals.ops - begin_.ops;
+  return are_alike_ && ops <= kMostTinyOps * num_steps_ && totals.time - begin_.time < kTimeOfTinyOp * ops;
+}
+
 bool ShortSteps::are_long(const Totals& totals) const {
-  return totals.ops - begin_.ops > (are_alike_ ? kMostOpsOfLoop : kMostOps) * num_steps_;
+  const int64_t most = are_alike_ ? kMostOpsOfLoop : kMostOps;
+  return totals.ops - begin_.ops > most * num_steps_ && !are_tiny(totals);
 }
 
 bool ShortSteps::take_long(const Totals& totals) const {
-  return totals.time - begin_.time > kMostTime * num_steps_;
+  return totals.time - begin_.time > kMostTime * num_steps_ && !are_tiny(totals);
 }
 
 double ShortSteps::seconds_per_op(const Totals& totals) {
@@ -244,6 +250,9 @@ class Trials {
   void end_step() {
     if (choice_.load(std::memory_order_relaxed) != Choice::kTrials) {
       return;
+    }
+    if (step_so_far.is_empty()) {
+      return; // one read after the other
     }
     static Counter& tried = counter("ShortStepsTried");
     static Counter& won = counter("ShortStepsAtOnce");

@@ -45,6 +45,9 @@ class StepSoFar {
   // Of its ops, whatever their order, and its largest tensor: that is as large as another one up to the grain of
   // PyTorch's loops, and from there within a factor of four.
   uint64_t id() const;
+  bool is_empty() const {
+    return ops_ == 0;
+  }
 
  private:
   uint64_t ops_ = 0;
@@ -83,6 +86,10 @@ class ShortSteps {
   static constexpr int64_t kMostOpsOfLoop = 128;
   // Longer ones take as long as their kernels.
   static constexpr std::chrono::microseconds kMostTime{500};
+  // Unless each op of a loop around one step takes less than this, and they are not too many: it reads and writes
+  // single elements.
+  static constexpr std::chrono::microseconds kTimeOfTinyOp{3};
+  static constexpr int64_t kMostTinyOps = 1024;
   // A program is another one if more than this part of its steps is not known, or so many as are watched in a row.
   static constexpr int64_t kShareUnknown = 4;
   // Ops of a stretch: a line search has some hundred in one step of its optimiser. Or steps, for each that is not like
@@ -137,6 +144,7 @@ class ShortSteps {
   void judge(const Stretch& at_once, std::pair<double, double> recorded);
   void end_trial();
   void decide(bool is_at_once);
+  bool are_tiny(const Totals& totals) const;
   bool are_long(const Totals& totals) const;
   bool take_long(const Totals& totals) const;
 

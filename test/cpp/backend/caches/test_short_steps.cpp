@@ -78,7 +78,8 @@ TEST(ShortSteps, WhatIsFasterStays) {
 
 TEST(ShortSteps, LongStepsAreNotTried) {
   ShortSteps loop;
-  EXPECT_EQ(Program(200, 2, 1).run(loop, kEnough), 0);
+  EXPECT_EQ(Program(200, 3, 1).run(loop, kEnough), 0);
+  EXPECT_EQ(Program(1'100, 2, 1).run(loop, kEnough), 0);
   EXPECT_EQ(loop.num_trials(), 0);
   ShortSteps trials;
   Program program(100, 4, 1);
@@ -92,6 +93,14 @@ TEST(ShortSteps, LongStepsAreNotTried) {
 TEST(ShortSteps, ALoopAroundALongerStepIsTried) {
   ShortSteps trials;
   Program program(100, 4, 3);
+  program.run(trials, 100);
+  EXPECT_EQ(trials.num_won(), 1);
+  EXPECT_EQ(program.run(trials, 100), 100);
+}
+
+TEST(ShortSteps, ALoopAroundManyTinyOpsIsTried) {
+  ShortSteps trials;
+  Program program(1'000, 2, 1);
   program.run(trials, 100);
   EXPECT_EQ(trials.num_won(), 1);
   EXPECT_EQ(program.run(trials, 100), 100);
@@ -262,6 +271,13 @@ TEST(ShortSteps, OutliveCountersThatAreReset) {
   program.reset_counters();
   program.run(trials, kEnough);
   EXPECT_EQ(trials.num_trials(), 1);
+}
+
+TEST(StepSoFar, IsEmptyUntilAnOpIsNoted) {
+  StepSoFar step;
+  EXPECT_TRUE(step.is_empty());
+  step.note(op_info("aten::add", "Tensor"), 0);
+  EXPECT_FALSE(step.is_empty());
 }
 
 TEST(StepSoFar, IsKnownByItsOpsAndItsLargestTensor) {
