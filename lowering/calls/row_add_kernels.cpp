@@ -206,29 +206,44 @@ bool has_bits_of_axpy(const at::Tensor& rows) {
 
 // ---- indices ----
 
-// (self, dim, index, source, alpha)
 struct IndexAdd {
   const at::Tensor& self;
   const at::Tensor& source;
   Places places;
 };
 
+// One row for each index.
+std::optional<IndexAdd> find_index_add(const c10::IValue& self, const c10::IValue& index, const c10::IValue& source) {
+  const auto* to = dense_rows(self);
+  const auto* from = dense_rows(source);
+  const auto places = dense_places(index);
+  if (!to || !from || !places || to->scalar_type() != from->scalar_type()) {
+    return std::nullopt;
+  }
+  const at::Tensor& indices = index.toTensor();
+  c10::DimVector sizes(indices.sizes());
+  sizes.append(to->sizes().begin() + 1, to->sizes().end());
+  const bool is_apart = !to->is_alias_of(*from) && !to->is_alias_of(indices);
+  return is_apart && from->sizes() == sizes && are_below(*places, to->size(0))
+             ? std::optional(IndexAdd{*to, *from, *places})
+             : std::nullopt;
+}
+
+// (self, dim, index, source, alpha)
 std::optional<IndexAdd> find_index_add(Arguments arguments) {
-  const auto* self = dense_rows(arguments[0]);
-  const auto* source = dense_rows(arguments[3]);
-  const auto places = dense_places(arguments[2]);
-  if (!self || !source || !places || self->scalar_type() != source->scalar_type() || self->dim() != source->dim()) {
-    return std::nullopt;
-  }
+  const auto add = find_index_add(arguments[0], arguments[2], arguments[3]);
   const int64_t dim = arguments[1].toInt();
-  const bool is_first = dim == 0 || dim == -self->dim();
-  const bool is_plain = arguments[2].toTensor().dim() == 1 && arguments[4].toScalar().equal(1);
-  const bool is_apart = !self->is_alias_of(*source) && !self->is_alias_of(arguments[2].toTensor());
-  if (!is_first || !is_plain || !is_apart || source->size(0) != static_cast<int64_t>(places->size()) ||
-      self->sizes().slice(1) != source->sizes().slice(1) || !are_below(*places, self->size(0))) {
-    return std::nullopt;
-  }
-  return IndexAdd{*self, *source, *places};
+  const bool is_plain = add && (dim == 0 || dim == -add->self.dim()) && arguments[2].toTensor().dim() == 1 &&
+                        arguments[4].toScalar().equal(1);
+  return is_plain ? add : std::nullopt;
+}
+
+// (self, indices, values, accumulate, unsafe)
+std::optional<IndexAdd> find_index_put_sum(Arguments arguments) {
+  const auto indices = arguments[1].toListRef();
+  const bool is_first =
+      !indices.empty() && is_there(indices[0]) && std::none_of(indices.begin() + 1, indices.end(), is_there);
+  return is_first && arguments[3].toBool() ? find_index_add(arguments[0], indices[0], arguments[2]) : std::nullopt;
 }
 
 void run(const IndexAdd& add, const at::Tensor& table) {
@@ -243,6 +258,15 @@ void run(const IndexAdd& add, const at::Tensor& table) {
             .rows = add.source.const_data_ptr<T>(),
             .to = add.places.data()});
   });
+}
+
+bool run_in_place(const OpInfo& op, c10::Stack& stack, const std::optional<IndexAdd>& add) {
+  if (!add) {
+    return false;
+  }
+  run(*add, add->self);
+  stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
+  return true;
 }
 
 } // namespace
@@ -338,13 +362,11 @@ bool run_index_add(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
 }
 
 bool run_index_add_in_place(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
-  const auto add = find_index_add(torch::jit::last(stack, op.num_args()));
-  if (!add) {
-    return false;
-  }
-  run(*add, add->self);
-  stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
-  return true;
+  return run_in_place(op, stack, find_index_add(torch::jit::last(stack, op.num_args())));
+}
+
+bool run_index_put_sum(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
+  return run_in_place(op, stack, find_index_put_sum(torch::jit::last(stack, op.num_args())));
 }
 
 } // namespace lazyplug

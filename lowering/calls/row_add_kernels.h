@@ -24,4 +24,7 @@ bool run_embedding_bag_gradient(const OpInfo& op, c10::Stack& stack, bool reads_
 bool run_index_add(const OpInfo& op, c10::Stack& stack, bool reads_last);
 bool run_index_add_in_place(const OpInfo& op, c10::Stack& stack, bool reads_last);
 
+// aten::_index_put_impl_, of indices of the first dimension, that adds up, as the gradient of aten::index does.
+bool run_index_put_sum(const OpInfo& op, c10::Stack& stack, bool reads_last);
+
 } // namespace lazyplug

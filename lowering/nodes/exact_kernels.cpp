@@ -8,6 +8,7 @@
 #include "lowering/calls/image_kernels.h"
 #include "lowering/calls/indexed_rows.h"
 #include "lowering/calls/loss_kernels.h"
+#include "lowering/calls/roll_kernel.h"
 #include "lowering/calls/row_add_kernels.h"
 
 namespace lazyplug {
@@ -25,6 +26,7 @@ ExactKernel find(const OpInfo& op) {
       {name("aten::_embedding_bag_backward"), {run_embedding_bag_gradient}},
       {name("aten::_embedding_bag_forward_only"), {run_embedding_bag_only}},
       {name("aten::_euclidean_dist"), {run_euclidean_dist}},
+      {name("aten::_index_put_impl_"), {run_index_put_sum}},
       {name("aten::avg_pool2d"), {run_mean_pool}},
       {name("aten::convolution"), {run_convolution}},
       {name("aten::convolution_backward"), {run_convolution_backward}},
@@ -41,6 +43,7 @@ ExactKernel find(const OpInfo& op) {
       {name("aten::native_batch_norm"), {run_batch_norm}},
       {name("aten::nll_loss_backward"), {run_nll_loss_gradient}},
       {name("aten::nll_loss_forward"), {run_nll_loss}},
+      {name("aten::roll"), {run_roll}},
       {name("aten::smooth_l1_loss"), {run_smooth_loss}},
       {name("aten::smooth_l1_loss_backward"), {run_smooth_loss_gradient}},
       {name("aten::upsample_nearest2d"), {run_upsample}},

@@ -123,6 +123,46 @@ TEST_F(RowAddKernelsTest, AddByIndices) {
   }
 }
 
+c10::Stack put_arguments(const at::Tensor& self, const at::Tensor& index, const at::Tensor& values, bool adds = true) {
+  c10::List<std::optional<at::Tensor>> indices;
+  indices.push_back(index);
+  indices.push_back(std::nullopt);
+  return {self, indices, values, adds, /*unsafe=*/true};
+}
+
+TEST_F(RowAddKernelsTest, AddWhatIsPut) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{40}, {8, 5}}) {
+      const at::Tensor index = at::randint(6, sizes, at::kLong);
+      auto of_values = sizes;
+      of_values.push_back(7);
+      const at::Tensor values = at::randn(of_values, dtype);
+      const at::Tensor self = at::randn({6, 7}, dtype);
+      const at::Tensor expected = self.index_put({index}, values, /*accumulate=*/true);
+      c10::Stack stack = put_arguments(self, index, values);
+      ASSERT_TRUE(run_exact_kernel(make_op("aten::_index_put_impl_"), stack));
+      ASSERT_EQ(stack.size(), 1);
+      EXPECT_TRUE(stack[0].toTensor().is_same(self));
+      EXPECT_TRUE(has_same_bits(self, expected));
+    }
+  }
+}
+
+TEST_F(RowAddKernelsTest, LeaveOtherPutsToPyTorch) {
+  const at::Tensor self = at::randn({6, 7});
+  const at::Tensor values = at::randn({2, 7});
+  const auto is_put = [&](const at::Tensor& index, const at::Tensor& values, bool adds = true) {
+    c10::Stack stack = put_arguments(self, index, values, adds);
+    return run_exact_kernel(make_op("aten::_index_put_impl_"), stack);
+  };
+  EXPECT_FALSE(is_put(longs({1, 2}), values, /*adds=*/false));
+  EXPECT_FALSE(is_put(longs({1, -2}), values));
+  EXPECT_FALSE(is_put(longs({1, 6}), values));
+  EXPECT_FALSE(is_put(longs({1, 2}), values[0])) << "one row for all";
+  EXPECT_FALSE(is_put(self.select(1, 0) > 0, values));
+  EXPECT_TRUE(is_put(longs({1, 1}), values));
+}
+
 TEST_F(RowAddKernelsTest, LeaveTheRestToPyTorch) {
   const at::Tensor gradient = at::randn({3, 4});
   const auto is_gradient = [&](const at::Tensor& rows, const at::Tensor& indices, bool by_frequency = false) {
