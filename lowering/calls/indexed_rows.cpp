@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "kernels/parallel.h"
-#include "lowering/calls/plain_tensors.h"
+#include "lowering/calls/dense_tensors.h"
 
 namespace lazyplug {
 namespace {
@@ -340,6 +340,32 @@ void* memory_of_cpu(const c10::TensorImpl& tensor, bool written) {
                           : const_cast<void*>(tensor.data());
 }
 
+// A row for each index. Nothing is done, and false returned, if one is not there, or they are of another kind.
+bool select_rows(const OpInfo& op, c10::Stack& stack, const c10::IValue& table, const c10::IValue& index) {
+  const auto* from = dense_tensor(table);
+  const auto places = dense_places(index);
+  if (!from || from->dim() == 0 || from->is_quantized() || !places || !are_below(*places, from->size(0))) {
+    return false;
+  }
+  c10::DimVector sizes(index.toTensor().sizes());
+  sizes.append(from->sizes().begin() + 1, from->sizes().end());
+  at::Tensor result = at::detail::empty_cpu(sizes, from->scalar_type());
+  const int64_t row_elements = from->numel() / from->size(0);
+  const auto* memory = static_cast<const char*>(from->const_data_ptr());
+  auto* to = static_cast<char*>(result.mutable_data_ptr());
+  const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / row_elements);
+  kernels::parallel_for(static_cast<int64_t>(places->size()), grain, [&](int64_t begin, int64_t end) {
+    with_size(row_elements * static_cast<int64_t>(from->itemsize()), [&](auto bytes) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(to + i * bytes, memory + (*places)[i] * bytes, bytes);
+      }
+    });
+  });
+  torch::jit::drop(stack, op.num_args());
+  stack.emplace_back(std::move(result));
+  return true;
+}
+
 } // namespace
 
 at::Tensor
@@ -405,6 +431,22 @@ bool run_put_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   }
   stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
   return true;
+}
+
+// (weight, indices, padding_idx, scale_grad_by_freq, sparse)
+bool run_embedding(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
+  const auto arguments = torch::jit::last(stack, op.num_args());
+  const bool is_table = is_there(arguments[0]) && arguments[0].toTensor().dim() == 2;
+  return is_table && select_rows(op, stack, arguments[0], arguments[1]);
+}
+
+// (self, dim, index)
+bool run_index_select(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
+  const auto arguments = torch::jit::last(stack, op.num_args());
+  const int64_t dim = arguments[1].toInt();
+  const bool is_first = is_there(arguments[0]) && (dim == 0 || dim == -arguments[0].toTensor().dim()) &&
+                        is_there(arguments[2]) && arguments[2].toTensor().dim() == 1;
+  return is_first && select_rows(op, stack, arguments[0], arguments[2]);
 }
 
 } // namespace lazyplug

@@ -31,4 +31,8 @@ bool put_rows(
 bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool reads_last);
 bool run_put_rows(const OpInfo& op, c10::Stack& stack, bool reads_last);
 
+// aten::embedding, and aten::index_select of the first dimension.
+bool run_embedding(const OpInfo& op, c10::Stack& stack, bool reads_last);
+bool run_index_select(const OpInfo& op, c10::Stack& stack, bool reads_last);
+
 } // namespace lazyplug

@@ -12,7 +12,7 @@ namespace lazyplug {
 
 // Whether a call that is not part of a graph is computed by an exact kernel. It is expected that its results, which are
 // returned, if wanted, are PyTorch's then, NaN where that has NaN; and if not, that nothing has changed.
-inline bool is_computed(const char* name, const c10::Stack& arguments, c10::Stack* results = nullptr) {
+inline bool is_computed_exactly(const char* name, const c10::Stack& arguments, c10::Stack* results = nullptr) {
   const OpInfo& op = make_op(name);
   c10::Stack ours = arguments;
   if (!run_exact_kernel(op, ours)) {

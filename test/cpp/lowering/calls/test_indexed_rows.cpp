@@ -4,6 +4,7 @@
 
 #include "lowering/calls/plain_tensors.h"
 #include "lowering/nodes/exact_kernels.h"
+#include "test/cpp/lowering/exact_call.h"
 #include "test/cpp/lowering/programs.h"
 
 #include <gtest/gtest.h>
@@ -198,6 +199,35 @@ TEST(IndexedRowsTest, LeavesOtherWritesToPyTorch) {
   c10::Stack overlapping = index_call(self, {mask});
   overlapping.insert(overlapping.end(), {self.slice(0, 0, 2), false});
   EXPECT_FALSE(run_exact_kernel(make_op("aten::index_put_"), overlapping)) << "of its own memory";
+}
+
+TEST(IndexedRowsTest, OfTablesAreThoseOfPyTorch) {
+  const auto is_embedding = [](const at::Tensor& table, const at::Tensor& index) {
+    return is_computed_exactly("aten::embedding", {table, index, /*padding_idx=*/-1, false, false});
+  };
+  const auto is_selected = [](const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+    return is_computed_exactly("aten::index_select", {self, dim, index});
+  };
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong, at::kBool}) {
+    const at::Tensor table = at::arange(60).reshape({12, 5}).to(dtype);
+    EXPECT_TRUE(is_embedding(table, numbers({3, 0, 11, 3})));
+    EXPECT_TRUE(is_embedding(table, numbers({3, 0, 11, 3}).view({2, 1, 2})));
+    EXPECT_TRUE(is_embedding(table, numbers({3})[0]));
+    EXPECT_TRUE(is_selected(table, 0, numbers({3, 0, 11, 3})));
+    EXPECT_TRUE(is_selected(table.view({4, 3, 5}), -3, numbers({3, 0})));
+    EXPECT_TRUE(is_selected(table.view({60}), 0, numbers({59, 0})));
+  }
+  EXPECT_TRUE(is_embedding(at::randn({300, 70}), at::randint(300, {2000}, at::kLong))) << "by several threads";
+  const at::Tensor table = at::rand({4, 3});
+  EXPECT_FALSE(is_embedding(table, numbers({4}))) << "out of range";
+  EXPECT_FALSE(is_embedding(table, numbers({-1}))) << "out of range";
+  EXPECT_FALSE(is_embedding(table, numbers({1}).to(at::kInt)));
+  EXPECT_FALSE(is_embedding(table.t(), numbers({1})));
+  EXPECT_FALSE(is_embedding(table[0], numbers({1}))) << "an error";
+  EXPECT_FALSE(is_embedding(table, numbers({1}).slice(0, 0, 0)));
+  EXPECT_FALSE(is_selected(table, 1, numbers({1})));
+  EXPECT_FALSE(is_selected(table, 0, numbers({1}).view({1, 1}))) << "an error";
+  EXPECT_FALSE(is_selected(table, 0, numbers({-1}))) << "out of range";
 }
 
 TEST(IndexedRowsTest, LeavesErrorsToPyTorch) {

@@ -26,11 +26,11 @@ class LossKernelsTest : public testing::Test {
 void expect_loss_of_classes(const at::Tensor& scores, const at::Tensor& targets, int64_t reduction) {
   c10::Stack results;
   const c10::Stack arguments{scores, targets, c10::IValue(), reduction, kIgnored};
-  ASSERT_TRUE(is_computed("aten::nll_loss_forward", arguments, &results)) << scores.sizes();
+  ASSERT_TRUE(is_computed_exactly("aten::nll_loss_forward", arguments, &results)) << scores.sizes();
   c10::Stack of_gradient = arguments;
   of_gradient.insert(of_gradient.begin(), at::randn({}, scores.scalar_type()));
   of_gradient.push_back(results[1]);
-  EXPECT_TRUE(is_computed("aten::nll_loss_backward", of_gradient)) << scores.sizes();
+  EXPECT_TRUE(is_computed_exactly("aten::nll_loss_backward", of_gradient)) << scores.sizes();
 }
 
 TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
@@ -50,7 +50,8 @@ TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
 
 TEST_F(LossKernelsTest, SumUpManyInMoreLevels) {
   const at::Tensor targets = at::randint(2, {200'000}, at::kLong);
-  EXPECT_TRUE(is_computed("aten::nll_loss_forward", {at::randn({200'000, 2}), targets, c10::IValue(), kSum, kIgnored}));
+  EXPECT_TRUE(
+      is_computed_exactly("aten::nll_loss_forward", {at::randn({200'000, 2}), targets, c10::IValue(), kSum, kIgnored}));
 }
 
 void expect_loss_of_differences(const char* name, const at::Tensor& x, const at::Tensor& y, int64_t reduction) {
@@ -59,9 +60,9 @@ void expect_loss_of_differences(const char* name, const at::Tensor& x, const at:
     arguments.emplace_back(1.0);
   }
   const bool is_one = x.numel() == 1; // there is nothing to add up
-  EXPECT_EQ(is_computed(name, arguments), !is_one) << x.sizes();
+  EXPECT_EQ(is_computed_exactly(name, arguments), !is_one) << x.sizes();
   arguments.insert(arguments.begin(), at::randn({}, x.scalar_type()));
-  EXPECT_TRUE(is_computed((std::string(name) + "_backward").c_str(), arguments)) << x.sizes();
+  EXPECT_TRUE(is_computed_exactly((std::string(name) + "_backward").c_str(), arguments)) << x.sizes();
 }
 
 TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForDifferences) {
@@ -98,7 +99,7 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
                            const at::Tensor& targets,
                            int64_t reduction = kMean,
                            const c10::IValue& weight = {}) {
-    return is_computed("aten::nll_loss_forward", {scores, targets, weight, reduction, kIgnored});
+    return is_computed_exactly("aten::nll_loss_forward", {scores, targets, weight, reduction, kIgnored});
   };
   EXPECT_TRUE(is_loss(scores, targets));
   EXPECT_FALSE(is_loss(scores, targets, kNone));
@@ -110,16 +111,16 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
   EXPECT_FALSE(is_loss(at::randn({4, 3}).t(), targets));
 
   const at::Tensor other = at::randn({3, 4});
-  EXPECT_TRUE(is_computed("aten::mse_loss", {scores, other, kMean}));
-  EXPECT_FALSE(is_computed("aten::mse_loss", {scores, other, kNone}));
-  EXPECT_FALSE(is_computed("aten::mse_loss", {scores, other[0], kMean}));
-  EXPECT_FALSE(is_computed("aten::mse_loss", {scores, other.to(at::kDouble), kMean}));
-  EXPECT_FALSE(is_computed("aten::mse_loss", {scores.t(), other.t(), kMean}));
-  EXPECT_FALSE(is_computed("aten::mse_loss", {at::randn({40'000}), at::randn({40'000}), kMean}));
-  EXPECT_FALSE(is_computed("aten::smooth_l1_loss", {scores, other, kMean, 0.5}));
-  EXPECT_FALSE(is_computed("aten::huber_loss", {scores, other, kMean, 2.0}));
-  EXPECT_FALSE(is_computed("aten::mse_loss_backward", {at::randn({3, 4}), scores, other, kNone}));
-  EXPECT_FALSE(is_computed("aten::mse_loss_backward", {at::randn({}, at::kDouble), scores, other, kMean}));
+  EXPECT_TRUE(is_computed_exactly("aten::mse_loss", {scores, other, kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other, kNone}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other[0], kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other.to(at::kDouble), kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores.t(), other.t(), kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {at::randn({40'000}), at::randn({40'000}), kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {scores, other, kMean, 0.5}));
+  EXPECT_FALSE(is_computed_exactly("aten::huber_loss", {scores, other, kMean, 2.0}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({3, 4}), scores, other, kNone}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({}, at::kDouble), scores, other, kMean}));
 }
 
 } // namespace
