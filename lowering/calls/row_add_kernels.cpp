@@ -75,66 +75,91 @@ at::Tensor tensor_of(Places places) {
   return result;
 }
 
+// Of rows of a table, without weights of their own.
+struct Bags {
+  const at::Tensor& weight;
+  Places indices;
+  Places offsets; // without the end, if that is said
+  bool has_end;
+  int64_t mode;
+  int64_t padding;
+
+  int64_t count() const {
+    return static_cast<int64_t>(indices.size());
+  }
+};
+
+bool is_sum_or_mean(const c10::IValue& mode) {
+  return mode.toInt() == kSum || mode.toInt() == kMean;
+}
+
+bool is_list(const c10::IValue& places) {
+  return places.toTensor().dim() == 1;
+}
+
 // (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
-bool run_bag(const OpInfo& op, c10::Stack& stack, bool is_forward_only) {
-  const Arguments arguments = torch::jit::last(stack, op.num_args());
+std::optional<Bags> find_bags(Arguments arguments) {
   const auto* weight = dense_rows(arguments[0]);
   const auto indices = dense_places(arguments[1]);
-  auto offsets = dense_places(arguments[2]);
-  const int64_t mode = arguments[4].toInt();
+  const auto offsets = dense_places(arguments[2]);
   const bool has_end = arguments[7].toBool();
-  const int64_t padding = arguments[8].toInt();
-  if (!weight || weight->dim() != 2 || !indices || !offsets || arguments[1].toTensor().dim() != 1 ||
-      arguments[2].toTensor().dim() != 1 || (mode != kSum && mode != kMean) || is_there(arguments[6]) ||
-      !are_below(*indices, weight->size(0))) {
-    return false;
+  if (!weight || weight->dim() != 2 || !indices || !offsets || !is_list(arguments[1]) || !is_list(arguments[2]) ||
+      !is_sum_or_mean(arguments[4]) || is_there(arguments[6]) || !are_below(*indices, weight->size(0)) ||
+      (has_end && offsets->back() != static_cast<int64_t>(indices->size()))) {
+    return std::nullopt;
   }
-  const auto count = static_cast<int64_t>(indices->size());
-  if (has_end) {
-    if (offsets->back() != count) {
-      return false;
-    }
-    offsets = offsets->slice(0, offsets->size() - 1);
-  }
-  auto bags = bags_of(*offsets, count);
-  if (!bags) {
-    return false;
-  }
-  const auto num_bags = static_cast<int64_t>(offsets->size());
-  std::vector<int64_t> sizes(mode == kSum && is_forward_only && has_end ? num_bags + 1 : num_bags);
-  // PyTorch's does not ask where rows go if it adds them up by bags.
-  const bool is_by_bags = mode == kSum && padding < 0 && weight->scalar_type() == at::kFloat;
-  at::Tensor bag_of_row = tensor_of(is_by_bags ? Places() : Places(*bags));
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t& bag = (*bags)[i];
-    const bool is_padding = (*indices)[i] == padding;
-    sizes[bag] += mode == kMean && !is_padding ? 1 : 0;
-    bag = is_padding ? kNowhere : bag;
-  }
-  at::Tensor result = empty_table(*weight, num_bags, weight->size(1));
-  with_dtype(*weight, [&]<typename T>(T) {
+  const Places begins = has_end ? offsets->slice(0, offsets->size() - 1) : *offsets;
+  return Bags{*weight, *indices, begins, has_end, arguments[4].toInt(), arguments[8].toInt()};
+}
+
+// `bags`: that of each row. The sums are divided by these sizes, if means are asked for.
+at::Tensor add_up(const Bags& call, const std::vector<int64_t>& bags, const std::vector<int64_t>& sizes) {
+  const auto num_bags = static_cast<int64_t>(call.offsets.size());
+  const int64_t n = call.weight.size(1);
+  at::Tensor result = empty_table(call.weight, num_bags, n);
+  with_dtype(call.weight, [&]<typename T>(T) {
     T* table = result.mutable_data_ptr<T>();
-    const int64_t n = weight->size(1);
     kernels::run(
         kernels::RowAdds<T>{
             .row_length = n,
             .num_rows = num_bags,
             .table = table,
             .is_from_zero = true,
-            .count = count,
-            .rows = weight->const_data_ptr<T>(),
-            .from = indices->data(),
-            .to = bags->data()});
-    for (int64_t bag = 0; mode == kMean && bag < num_bags; ++bag) {
+            .count = call.count(),
+            .rows = call.weight.const_data_ptr<T>(),
+            .from = call.indices.data(),
+            .to = bags.data()});
+    for (int64_t bag = 0; call.mode == kMean && bag < num_bags; ++bag, table += n) {
       const T size = static_cast<T>(std::max<int64_t>(sizes[bag], 1));
-      std::transform(table + bag * n, table + (bag + 1) * n, table + bag * n, [size](T sum) { return sum / size; });
+      std::transform(table, table + n, table, [size](T sum) { return sum / size; });
     }
   });
-  at::Tensor bag_sizes = tensor_of(sizes);
+  return result;
+}
+
+bool run_bag(const OpInfo& op, c10::Stack& stack, bool is_forward_only) {
+  const auto call = find_bags(torch::jit::last(stack, op.num_args()));
+  auto bags = call ? bags_of(call->offsets, call->count()) : std::nullopt;
+  if (!bags) {
+    return false;
+  }
+  // PyTorch's does not ask where rows go if it adds them up by bags, and sizes of sums are zeros, perhaps one more.
+  const bool is_by_bags = call->mode == kSum && call->padding < 0 && call->weight.scalar_type() == at::kFloat;
+  at::Tensor bag_of_row = tensor_of(is_by_bags ? Places() : Places(*bags));
+  std::vector<int64_t> sizes(call->offsets.size() + (call->mode == kSum && is_forward_only && call->has_end ? 1 : 0));
+  for (int64_t i = 0; i < call->count(); ++i) {
+    int64_t& bag = (*bags)[i];
+    if (call->indices[i] == call->padding) {
+      bag = kNowhere;
+    } else if (call->mode == kMean) {
+      ++sizes[bag];
+    }
+  }
+  at::Tensor result = add_up(*call, *bags, sizes);
   torch::jit::drop(stack, op.num_args());
   stack.emplace_back(std::move(result));
   stack.emplace_back(std::move(bag_of_row));
-  stack.emplace_back(std::move(bag_sizes));
+  stack.emplace_back(tensor_of(sizes));
   stack.emplace_back(tensor_of(sizes)); // where PyTorch's has places of maxima, if it looks for these
   return true;
 }
@@ -321,8 +346,8 @@ bool run_embedding_bag_gradient(const OpInfo& op, c10::Stack& stack, bool /*read
   const auto sizes = dense_places(arguments[4]);
   const int64_t num_rows = arguments[6].toInt();
   const int64_t mode = arguments[8].toInt();
-  if (!gradient || gradient->dim() != 2 || !indices || !offsets || !sizes || arguments[1].toTensor().dim() != 1 ||
-      (mode != kSum && mode != kMean) || arguments[7].toBool() || arguments[9].toBool() || is_there(arguments[10]) ||
+  if (!gradient || gradient->dim() != 2 || !indices || !offsets || !sizes || !is_list(arguments[1]) ||
+      !is_sum_or_mean(arguments[8]) || arguments[7].toBool() || arguments[9].toBool() || is_there(arguments[10]) ||
       (mode == kMean && static_cast<int64_t>(sizes->size()) < gradient->size(0)) || !are_below(*indices, num_rows) ||
       !has_bits_of_axpy(*gradient)) {
     return false;
