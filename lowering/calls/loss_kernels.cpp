@@ -19,8 +19,10 @@ namespace {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// More elements are shared by several threads.
-constexpr int64_t kEndElements = at::internal::GRAIN_SIZE;
+// Of more, PyTorch's loops take less time than what they prepare saves: they are vectors, and ours of distances branch.
+constexpr int64_t kMaxElements = 4'096;
+constexpr int64_t kMaxDistances = 1'024;
+constexpr int64_t kMaxBatch = 1'024;
 
 bool is_reduced(const c10::IValue& reduction) {
   return reduction.toInt() == at::Reduction::Mean || reduction.toInt() == at::Reduction::Sum;
@@ -53,7 +55,7 @@ std::optional<Classes> find_classes(Arguments arguments) {
   const auto* scores = dense_floats(arguments[0]);
   const auto targets = dense_places(arguments[1]);
   const bool is_batch = scores && scores->dim() == 2 && targets && arguments[1].toTensor().dim() == 1 &&
-                        static_cast<int64_t>(targets->size()) == scores->size(0);
+                        static_cast<int64_t>(targets->size()) == scores->size(0) && scores->size(0) <= kMaxBatch;
   if (!is_batch || is_there(arguments[2]) || !is_reduced(arguments[3])) {
     return std::nullopt;
   }
@@ -117,8 +119,9 @@ T slope_of(T difference) {
   }
 }
 
-bool are_alike(const at::Tensor* a, const at::Tensor* b) {
-  return a && b && a->scalar_type() == b->scalar_type() && a->sizes() == b->sizes() && a->numel() < kEndElements;
+bool are_alike(const at::Tensor* a, const at::Tensor* b, Loss loss) {
+  return a && b && a->scalar_type() == b->scalar_type() && a->sizes() == b->sizes() &&
+         a->numel() <= (loss == Loss::kSquare ? kMaxElements : kMaxDistances);
 }
 
 bool has_bound(Arguments arguments, Loss loss) {
@@ -131,7 +134,7 @@ bool run_loss(const OpInfo& op, c10::Stack& stack) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
   const auto* input = dense_floats(arguments[0]);
   const auto* target = dense_floats(arguments[1]);
-  if (!are_alike(input, target) || !is_reduced(arguments[2]) || !has_bound(arguments, kLoss)) {
+  if (!are_alike(input, target, kLoss) || !is_reduced(arguments[2]) || !has_bound(arguments, kLoss)) {
     return false;
   }
   const auto makes = is_mean(arguments[2]) ? kernels::Opcode::kRowMean : kernels::Opcode::kRowSum;
@@ -163,7 +166,7 @@ bool run_gradient(const OpInfo& op, c10::Stack& stack) {
   const auto* gradient = dense_floats(arguments[0]);
   const auto* input = dense_floats(arguments[1]);
   const auto* target = dense_floats(arguments[2]);
-  if (!are_alike(input, target) || !is_reduced(arguments[3]) || !has_bound(arguments, kLoss) || !gradient ||
+  if (!are_alike(input, target, kLoss) || !is_reduced(arguments[3]) || !has_bound(arguments, kLoss) || !gradient ||
       gradient->dim() != 0 || gradient->scalar_type() != input->scalar_type()) {
     return false;
   }
@@ -213,8 +216,9 @@ bool run_nll_loss_gradient(const OpInfo& op, c10::Stack& stack, bool /*reads_las
   const auto classes = find_classes(arguments.slice(1, 5));
   const auto* gradient = dense_floats(arguments[0]);
   const auto* weight = dense_floats(arguments[6]);
-  if (!classes || classes->scores.numel() >= kEndElements || !gradient || !weight || gradient->numel() != 1 ||
-      gradient->dim() > 1 || weight->numel() != 1 || gradient->scalar_type() != classes->scores.scalar_type() ||
+  if (!classes || classes->scores.numel() >= at::internal::GRAIN_SIZE || !gradient || !weight ||
+      gradient->numel() != 1 || gradient->dim() > 1 || weight->numel() != 1 ||
+      gradient->scalar_type() != classes->scores.scalar_type() ||
       weight->scalar_type() != classes->scores.scalar_type()) {
     return false;
   }

@@ -105,8 +105,9 @@ std::optional<Bags> find_bags(Arguments arguments) {
   const bool has_end = arguments[7].toBool();
   if (!weight || weight->dim() != 2 || !indices || !offsets || !is_list(arguments[1]) || !is_list(arguments[2]) ||
       !is_sum_or_mean(arguments[4]) || is_there(arguments[6]) || !are_below(*indices, weight->size(0)) ||
-      (has_end && offsets->back() != static_cast<int64_t>(indices->size()))) {
-    return std::nullopt;
+      (has_end && offsets->back() != static_cast<int64_t>(indices->size())) ||
+      static_cast<int64_t>(indices->size()) * weight->size(1) >= at::internal::GRAIN_SIZE) {
+    return std::nullopt; // of more elements, PyTorch's kernels take less time for each
   }
   const Places begins = has_end ? offsets->slice(0, offsets->size() - 1) : *offsets;
   return Bags{*weight, *indices, begins, has_end, arguments[4].toInt(), arguments[8].toInt()};
@@ -248,8 +249,12 @@ std::optional<IndexAdd> find_index_add(const c10::IValue& self, const c10::IValu
   const at::Tensor& indices = index.toTensor();
   c10::DimVector sizes(indices.sizes());
   sizes.append(to->sizes().begin() + 1, to->sizes().end());
+  // Where rows are shorter, PyTorch's loops take less time for each.
+  constexpr int64_t kMinRow = 4;
+  constexpr int64_t kMaxShortRows = 1'024;
+  const bool is_quicker = from->numel() >= kMinRow * indices.numel() || indices.numel() <= kMaxShortRows;
   const bool is_apart = !to->is_alias_of(*from) && !to->is_alias_of(indices);
-  return is_apart && from->sizes() == sizes && are_below(*places, to->size(0))
+  return is_quicker && is_apart && from->sizes() == sizes && are_below(*places, to->size(0))
              ? std::optional(IndexAdd{*to, *from, *places})
              : std::nullopt;
 }

@@ -36,7 +36,7 @@ void expect_loss_of_classes(const at::Tensor& scores, const at::Tensor& targets,
 TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const int64_t reduction : {kMean, kSum}) {
-      for (const int64_t batch : {1, 2, 15, 16, 17, 31, 32, 33, 100, 255, 256, 257, 1000, 5000}) {
+      for (const int64_t batch : {1, 2, 15, 16, 17, 31, 32, 33, 100, 255, 256, 257, 1000, 1024}) {
         const at::Tensor scores = at::randn({batch, 6}, dtype).log_softmax(1);
         at::Tensor targets = at::randint(6, {batch}, at::kLong);
         expect_loss_of_classes(scores, targets, reduction);
@@ -46,12 +46,6 @@ TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
     }
   }
   expect_loss_of_classes(at::randn({3, 4}), at::full({3}, kIgnored, at::kLong), kMean); // NaN
-}
-
-TEST_F(LossKernelsTest, SumUpManyInMoreLevels) {
-  const at::Tensor targets = at::randint(2, {200'000}, at::kLong);
-  EXPECT_TRUE(
-      is_computed_exactly("aten::nll_loss_forward", {at::randn({200'000, 2}), targets, c10::IValue(), kSum, kIgnored}));
 }
 
 void expect_loss_of_differences(const char* name, const at::Tensor& x, const at::Tensor& y, int64_t reduction) {
@@ -69,7 +63,10 @@ TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForDifferences) {
   for (const char* name : {"aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"}) {
     for (const auto dtype : {at::kFloat, at::kDouble}) {
       for (const int64_t reduction : {kMean, kSum}) {
-        for (const int64_t size : {1, 2, 7, 8, 15, 33, 100, 4097, 20'000}) {
+        for (const int64_t size : {1, 2, 7, 8, 15, 33, 100, 1024, 4096}) {
+          if (size > 1024 && std::string(name) != "aten::mse_loss") {
+            continue; // PyTorch's are quicker
+          }
           expect_loss_of_differences(name, at::randn({size}, dtype) * 2, at::randn({size}, dtype), reduction);
         }
         expect_loss_of_differences(name, at::randn({3, 5, 7}, dtype), at::randn({3, 5, 7}, dtype), reduction);
@@ -106,6 +103,7 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
   EXPECT_FALSE(is_loss(scores, targets, kMean, at::rand({4})));
   EXPECT_FALSE(is_loss(scores, targets + 1)) << "out of bounds";
   EXPECT_FALSE(is_loss(scores[0], targets[0]));
+  EXPECT_FALSE(is_loss(at::randn({1025, 4}), at::randint(4, {1025}, at::kLong)));
   EXPECT_FALSE(is_loss(scores, targets.to(at::kByte)));
   EXPECT_FALSE(is_loss(scores.to(at::kBFloat16), targets));
   EXPECT_FALSE(is_loss(at::randn({4, 3}).t(), targets));
@@ -116,8 +114,9 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
   EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other[0], kMean}));
   EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other.to(at::kDouble), kMean}));
   EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores.t(), other.t(), kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {at::randn({40'000}), at::randn({40'000}), kMean}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {at::randn({4097}), at::randn({4097}), kMean}));
   EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {scores, other, kMean, 0.5}));
+  EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {at::randn({1025}), at::randn({1025}), kMean, 1.0}));
   EXPECT_FALSE(is_computed_exactly("aten::huber_loss", {scores, other, kMean, 2.0}));
   EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({3, 4}), scores, other, kNone}));
   EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({}, at::kDouble), scores, other, kMean}));
