@@ -8,7 +8,8 @@
 
 #include <algorithm>
 
-#include "lowering/calls/plain_tensors.h"
+#include "lowering/calls/call_results.h"
+#include "lowering/calls/dense_tensors.h"
 #include "lowering/calls/small_product.h"
 #include "lowering/calls/small_sum.h"
 #include "lowering/ir/geometry.h"
@@ -21,13 +22,9 @@ at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype) {
 }
 
 // One in each row.
-bool are_points(const c10::IValue& argument, c10::ScalarType dtype) {
-  if (!is_there(argument)) {
-    return false;
-  }
-  const at::Tensor& points = argument.toTensor();
-  return points.layout() == at::kStrided && points.scalar_type() == dtype && !points.is_conj() && !points.is_neg() &&
-         points.dim() == 2 && points.numel() > 0 && has_strides_of_new(points);
+const at::Tensor* find_points(const c10::IValue& argument) {
+  const auto* points = dense_floats(argument);
+  return points && points->dim() == 2 ? points : nullptr;
 }
 
 // The sum of each point's squares. Undefined if there are too many numbers.
@@ -41,10 +38,10 @@ at::Tensor square_norms(const at::Tensor& points) {
     return {};
   }
   at::Tensor squares = empty(points.sizes(), points.scalar_type());
-  const auto square = [&]<typename T>(const T* from) {
+  with_dtype(points, [&]<typename T>(T) {
+    const T* from = points.const_data_ptr<T>();
     std::transform(from, from + points.numel(), squares.mutable_data_ptr<T>(), [](T x) { return x * x; });
-  };
-  points.scalar_type() == at::kFloat ? square(points.const_data_ptr<float>()) : square(points.const_data_ptr<double>());
+  });
   if (is_single) {
     return squares;
   }
@@ -110,19 +107,16 @@ at::Tensor compute(const at::Tensor& a, const at::Tensor& b) {
 
 bool run_euclidean_dist(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   const auto arguments = torch::jit::last(stack, op.num_args());
-  const auto dtype = is_there(arguments[0]) ? arguments[0].toTensor().scalar_type() : at::kHalf;
-  if ((dtype != at::kFloat && dtype != at::kDouble) || !are_points(arguments[0], dtype) ||
-      !are_points(arguments[1], dtype) || arguments[0].toTensor().size(1) != arguments[1].toTensor().size(1)) {
+  const auto* a = find_points(arguments[0]);
+  const auto* b = find_points(arguments[1]);
+  if (!a || !b || a->scalar_type() != b->scalar_type() || a->size(1) != b->size(1)) {
     return false;
   }
-  const at::Tensor& a = arguments[0].toTensor();
-  const at::Tensor& b = arguments[1].toTensor();
-  at::Tensor result = dtype == at::kFloat ? compute<float>(a, b) : compute<double>(a, b);
+  at::Tensor result = with_dtype(*a, [&]<typename T>(T) { return compute<T>(*a, *b); });
   if (!result.defined()) {
     return false;
   }
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 

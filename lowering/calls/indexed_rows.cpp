@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/parallel.h"
+#include "lowering/calls/call_results.h"
 #include "lowering/calls/dense_tensors.h"
 
 namespace lazyplug {
@@ -262,24 +263,29 @@ bool is_computable(const c10::TensorImpl& tensor) {
   return tensor.is_contiguous() && !at::isQIntType(c10::typeMetaToScalarType(tensor.dtype())) && tensor.numel() != 0;
 }
 
+// visit(begin, end, copy) calls copy(place, row) for these places.
+template <typename Visit>
+void copy_rows(int64_t begin, int64_t end, int64_t row_bytes, const void* memory, void* result, const Visit& visit) {
+  with_size(row_bytes, [&](auto bytes) {
+    const auto* from = static_cast<const char*>(memory);
+    auto* to = static_cast<char*>(result);
+    visit(begin, end, [&](int64_t place, int64_t row) { std::memcpy(to + place * bytes, from + row * bytes, bytes); });
+  });
+}
+
+// By several threads, if there are many.
+template <typename CopySome>
+void copy_in_parts(int64_t count, int64_t row_elements, const CopySome& copy_some) {
+  kernels::parallel_for(count, std::max<int64_t>(1, at::internal::GRAIN_SIZE / row_elements), copy_some);
+}
+
 void take(const NamedRows& rows, const void* memory, void* result) {
   const auto take_some = [&](int64_t begin, int64_t end) {
-    with_size(rows.row_bytes(), [&](auto bytes) {
-      const auto* from = static_cast<const char*>(memory);
-      auto* to = static_cast<char*>(result);
-      rows.visit(begin, end, [&](int64_t place, int64_t row) {
-        std::memcpy(to + place * bytes, from + row * bytes, bytes);
-      });
+    copy_rows(begin, end, rows.row_bytes(), memory, result, [&](int64_t first, int64_t last, const auto& copy) {
+      rows.visit(first, last, copy);
     });
   };
-  if (rows.is_mask()) {
-    take_some(0, rows.count());
-  } else {
-    kernels::parallel_for(
-        rows.count(),
-        std::max<int64_t>(1, at::internal::GRAIN_SIZE / rows.row_elements()),
-        take_some);
-  }
+  rows.is_mask() ? take_some(0, rows.count()) : copy_in_parts(rows.count(), rows.row_elements(), take_some);
 }
 
 void put(const NamedRows& rows, void* memory, const void* values) {
@@ -351,18 +357,17 @@ bool select_rows(const OpInfo& op, c10::Stack& stack, const c10::IValue& table, 
   sizes.append(from->sizes().begin() + 1, from->sizes().end());
   at::Tensor result = at::detail::empty_cpu(sizes, from->scalar_type());
   const int64_t row_elements = from->numel() / from->size(0);
-  const auto* memory = static_cast<const char*>(from->const_data_ptr());
-  auto* to = static_cast<char*>(result.mutable_data_ptr());
-  const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / row_elements);
-  kernels::parallel_for(static_cast<int64_t>(places->size()), grain, [&](int64_t begin, int64_t end) {
-    with_size(row_elements * static_cast<int64_t>(from->itemsize()), [&](auto bytes) {
-      for (int64_t i = begin; i < end; ++i) {
-        std::memcpy(to + i * bytes, memory + (*places)[i] * bytes, bytes);
+  const int64_t row_bytes = row_elements * static_cast<int64_t>(from->itemsize());
+  const void* memory = from->const_data_ptr();
+  void* to = result.mutable_data_ptr();
+  copy_in_parts(static_cast<int64_t>(places->size()), row_elements, [&](int64_t begin, int64_t end) {
+    copy_rows(begin, end, row_bytes, memory, to, [&](int64_t first, int64_t last, const auto& copy) {
+      for (int64_t i = first; i < last; ++i) {
+        copy(i, (*places)[i]);
       }
     });
   });
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -416,8 +421,7 @@ bool run_take_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   if (!result.defined()) {
     return false;
   }
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -429,7 +433,7 @@ bool run_put_rows(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   if (accumulates || !self || !values || !put_rows(*self, arguments[1].toListRef(), *values, memory_of_cpu)) {
     return false;
   }
-  stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
+  return_first_argument(op, stack);
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <optional>
 
+#include "lowering/calls/call_results.h"
 #include "lowering/calls/dense_tensors.h"
 #include "lowering/calls/small_sum.h"
 
@@ -30,11 +31,6 @@ bool is_reduced(const c10::IValue& reduction) {
 
 bool is_mean(const c10::IValue& reduction) {
   return reduction.toInt() == at::Reduction::Mean;
-}
-
-void replace(const OpInfo& op, c10::Stack& stack, at::Tensor result) {
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
 }
 
 // ---- of classes ----
@@ -155,7 +151,7 @@ bool run_loss(const OpInfo& op, c10::Stack& stack) {
   });
   at::Tensor result = at::detail::empty_cpu({}, dtype);
   sum->run(losses.const_data_ptr(), result.mutable_data_ptr());
-  replace(op, stack, std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -184,7 +180,7 @@ bool run_gradient(const OpInfo& op, c10::Stack& stack) {
         result.mutable_data_ptr<T>(),
         [=](T x, T y) { return factor * slope_of<kLoss>(x - y) * given; });
   });
-  replace(op, stack, std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -205,7 +201,7 @@ bool run_nll_loss(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
     *result.mutable_data_ptr<T>() = classes->is_mean ? sum / weight : sum;
     *total_weight.mutable_data_ptr<T>() = weight;
   });
-  replace(op, stack, std::move(result));
+  return_result(op, stack, std::move(result));
   stack.emplace_back(std::move(total_weight));
   return true;
 }
@@ -235,7 +231,7 @@ bool run_nll_loss_gradient(const OpInfo& op, c10::Stack& stack, bool /*reads_las
       to += classes->num_classes();
     }
   });
-  replace(op, stack, std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 

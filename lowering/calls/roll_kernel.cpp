@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "lowering/calls/call_results.h"
 #include "lowering/calls/dense_tensors.h"
 
 namespace lazyplug {
@@ -73,8 +74,7 @@ bool run_roll(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
       static_cast<int64_t>(self->nbytes()),
       static_cast<const char*>(self->const_data_ptr()),
       static_cast<char*>(result.mutable_data_ptr()));
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 

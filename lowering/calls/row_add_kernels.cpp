@@ -12,6 +12,7 @@
 
 #include "kernels/row_adds.h"
 #include "kernels/trial_numbers.h"
+#include "lowering/calls/call_results.h"
 #include "lowering/calls/dense_tensors.h"
 
 namespace lazyplug {
@@ -104,10 +105,14 @@ std::optional<Bags> find_bags(Arguments arguments) {
   const auto offsets = dense_places(arguments[2]);
   const bool has_end = arguments[7].toBool();
   if (!weight || weight->dim() != 2 || !indices || !offsets || !is_list(arguments[1]) || !is_list(arguments[2]) ||
-      !is_sum_or_mean(arguments[4]) || is_there(arguments[6]) || !are_below(*indices, weight->size(0)) ||
-      (has_end && offsets->back() != static_cast<int64_t>(indices->size())) ||
-      static_cast<int64_t>(indices->size()) * weight->size(1) >= at::internal::GRAIN_SIZE) {
-    return std::nullopt; // of more elements, PyTorch's kernels take less time for each
+      !is_sum_or_mean(arguments[4]) || is_there(arguments[6]) ||
+      (has_end && offsets->back() != static_cast<int64_t>(indices->size()))) {
+    return std::nullopt;
+  }
+  // Of more elements, PyTorch's kernels take less time for each.
+  const bool is_small = static_cast<int64_t>(indices->size()) * weight->size(1) < at::internal::GRAIN_SIZE;
+  if (!is_small || !are_below(*indices, weight->size(0))) {
+    return std::nullopt;
   }
   const Places begins = has_end ? offsets->slice(0, offsets->size() - 1) : *offsets;
   return Bags{*weight, *indices, begins, has_end, arguments[4].toInt(), arguments[8].toInt()};
@@ -157,8 +162,7 @@ bool run_bag(const OpInfo& op, c10::Stack& stack, bool is_forward_only) {
     }
   }
   at::Tensor result = add_up(*call, *bags, sizes);
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   stack.emplace_back(std::move(bag_of_row));
   stack.emplace_back(tensor_of(sizes));
   stack.emplace_back(tensor_of(sizes)); // where PyTorch's has places of maxima, if it looks for these
@@ -205,7 +209,7 @@ at::Tensor compute(const BagGradient& bag) {
 }
 
 template <typename T>
-bool has_bits_of_axpy() {
+bool try_axpy() {
   constexpr int64_t kRows = 3;
   constexpr int64_t kLength = 45;
   constexpr int64_t kBags = 7;
@@ -225,9 +229,10 @@ bool has_bits_of_axpy() {
 }
 
 bool has_bits_of_axpy(const at::Tensor& rows) {
-  static const bool has_floats = has_bits_of_axpy<float>();
-  static const bool has_doubles = has_bits_of_axpy<double>();
-  return rows.scalar_type() == at::kFloat ? has_floats : has_doubles;
+  return with_dtype(rows, []<typename T>(T) {
+    static const bool has_bits = try_axpy<T>();
+    return has_bits;
+  });
 }
 
 // ---- indices ----
@@ -261,11 +266,10 @@ std::optional<IndexAdd> find_index_add(const c10::IValue& self, const c10::IValu
 
 // (self, dim, index, source, alpha)
 std::optional<IndexAdd> find_index_add(Arguments arguments) {
-  const auto add = find_index_add(arguments[0], arguments[2], arguments[3]);
   const int64_t dim = arguments[1].toInt();
-  const bool is_plain = add && (dim == 0 || dim == -add->self.dim()) && arguments[2].toTensor().dim() == 1 &&
-                        arguments[4].toScalar().equal(1);
-  return is_plain ? add : std::nullopt;
+  const bool is_plain = is_there(arguments[0]) && (dim == 0 || dim == -arguments[0].toTensor().dim()) &&
+                        is_there(arguments[2]) && is_list(arguments[2]) && arguments[4].toScalar().equal(1);
+  return is_plain ? find_index_add(arguments[0], arguments[2], arguments[3]) : std::nullopt;
 }
 
 // (self, indices, values, accumulate, unsafe)
@@ -295,7 +299,7 @@ bool run_in_place(const OpInfo& op, c10::Stack& stack, const std::optional<Index
     return false;
   }
   run(*add, add->self);
-  stack.erase(stack.end() - static_cast<int64_t>(op.num_args()) + 1, stack.end()); // its first argument is the result
+  return_first_argument(op, stack);
   return true;
 }
 
@@ -328,8 +332,7 @@ bool run_embedding_gradient(const OpInfo& op, c10::Stack& stack, bool /*reads_la
             .rows = gradient->const_data_ptr<T>(),
             .to = targets.data()});
   });
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -374,8 +377,7 @@ bool run_embedding_bag_gradient(const OpInfo& op, c10::Stack& stack, bool /*read
        mode == kMean ? *sizes : Places(),
        num_rows,
        /*padding=*/arguments[11].toInt()});
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 
@@ -386,8 +388,7 @@ bool run_index_add(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   }
   at::Tensor result = add->self.clone();
   run(*add, result);
-  torch::jit::drop(stack, op.num_args());
-  stack.emplace_back(std::move(result));
+  return_result(op, stack, std::move(result));
   return true;
 }
 

@@ -28,6 +28,10 @@ inline bool is_computed_exactly(const char* name, const c10::Stack& arguments, c
     EXPECT_EQ(result.scalar_type(), of_pytorch.scalar_type()) << name << ", result " << i;
     EXPECT_EQ(result.strides(), of_pytorch.strides()) << name << ", result " << i;
     EXPECT_TRUE(at::allclose(result, of_pytorch, 0, 0, /*equal_nan=*/true)) << name << ", result " << i;
+    if (result.is_floating_point()) { // zeros have the same sign, too
+      const auto is_negative = [](const at::Tensor& x) { return x.signbit().logical_and(x.isnan().logical_not()); };
+      EXPECT_TRUE(is_negative(result).equal(is_negative(of_pytorch))) << name << ", result " << i;
+    }
   }
   if (results) {
     *results = std::move(ours);
