@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kLeastSize = 16;
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kLeastColumns = 12;
+constexpr int64_t kLeastColumnsOfIntel = 4;
 // One product is not added to anything: it may be -0.
 constexpr int64_t kLeastInner = 2;
 // For those with fewer multiplications it is as fast; for those with more, if its vectors are as wide.
@@ -69,11 +70,11 @@ class Trial {
         {{kMostRows, kMostColumns, 384},
          {kMostRows, kMostColumns, 384, false},
          {kMostRows, kMostColumns, 193},
-         {kLeastRows, kLeastColumns, 384},
+         {kLeastRows, kLeastColumnsOfIntel, 384},
          {kLeastRows, kMostColumns, 64},
-         {7, kLeastColumns, 193},
+         {7, kLeastColumnsOfIntel, 193},
          {16, kMostColumns, 383, false},
-         {8, kLeastColumns, 191, false},
+         {8, kLeastColumnsOfIntel, 191, false},
          {11, kMostColumns, 263, false},
          {15, 15, 16, false}}};
     return std::all_of(kSizes.begin(), kSizes.end(), [&](const ProductSizes& sizes) { return agrees(sizes); }) &&
@@ -180,7 +181,7 @@ BlasKernels blas_kernels() {
 }
 
 bool is_small(const ProductSizes& sizes) {
-  return sizes.rows < kLeastRows || sizes.columns < kLeastColumns || sizes.inner < kLeastInner ||
+  return sizes.rows < kLeastRows || sizes.columns < kLeastColumnsOfIntel || sizes.inner < kLeastInner ||
          multiplications(sizes) < kLeastMultiplications;
 }
 
@@ -198,7 +199,7 @@ bool has_gemm(BlasKernels kernels, const ProductSizes& sizes) {
              !is_odd; // odd ones may be split otherwise
     }
     case BlasKernels::kAllBy192:
-      return true;
+      return sizes.columns >= kLeastColumns;
     case BlasKernels::kBy384:
       return has_bits_of_intel(sizes, /*num_threads=*/1);
   }
