@@ -10,6 +10,7 @@
 
 #include "backend/caches/beginnings.h"
 #include "backend/execution/lazy_storage.h"
+#include "backend/ops/borrowed_tensors.h"
 #include "backend/ops/op_registry.h"
 #include "backend/recording/fast_kernels.h"
 #include "backend/recording/force_fallback.h"
@@ -115,11 +116,13 @@ void bump_versions(at::TensorList tensors, size_t count) {
   }
 }
 
-std::vector<at::Tensor> concatenate(TensorLists lists) {
-  std::vector<at::Tensor> all;
+BorrowedTensors concatenate(TensorLists lists) {
+  BorrowedTensors all;
   all.reserve(lists.size() * lists[0].size());
   for (const at::TensorList& list : lists) {
-    all.insert(all.end(), list.begin(), list.end());
+    for (const at::Tensor& tensor : list) {
+      all.add(tensor);
+    }
   }
   return all;
 }
@@ -127,16 +130,17 @@ std::vector<at::Tensor> concatenate(TensorLists lists) {
 void record(TensorLists written, at::TensorList read, c10::ArrayRef<double> numbers, const Update& update) {
   static const OpInfo& op = op_info(kTileUpdate, "");
   note_update();
-  const std::vector<at::Tensor> all_written = concatenate(written);
+  const BorrowedTensors borrowed = concatenate(written);
+  const at::TensorList all_written = borrowed;
   const c10::IValue scalars = to_list(numbers);
   const auto rows = static_cast<int64_t>(written[0].size());
   const bool is_predicted = predict(op, all_written[0], [&](PredictedCall& call) {
-                              return call.add(at::TensorList(all_written)) && call.add(read) && call.add(scalars) &&
-                                     call.add(rows) && call.add(std::string_view(update.program));
+                              return call.add(all_written) && call.add(read) && call.add(scalars) && call.add(rows) &&
+                                     call.add(std::string_view(update.program));
                             }).has_value();
   if (!is_predicted) {
     c10::Stack stack;
-    torch::jit::push(stack, all_written, read, scalars, rows, update.program);
+    torch::jit::push(stack, all_written.vec(), read.vec(), scalars, rows, update.program);
     trace_unpredicted(op, &stack);
   }
   for (size_t i = 0; i < written.size(); ++i) {

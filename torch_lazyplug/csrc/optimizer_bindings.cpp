@@ -8,12 +8,11 @@
 
 #include "backend/execution/lazy_storage.h"
 #include "backend/native/optimizers.h"
+#include "backend/ops/borrowed_tensors.h"
 #include "torch_lazyplug/csrc/bindings.h"
 
 namespace lazyplug {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 // A program may have replaced it by something else.
 bool are_on_device(const py::handle& params) {
@@ -64,14 +63,14 @@ class Group {
       return false;
     }
     params_.push_back(param);
-    grads_.push_back(grad);
+    grads_.push_back(py::reinterpret_steal<py::object>(THPVariable_Wrap(grad)));
     return true;
   }
 
   void append_to(const py::list& params, const py::list& grads, const std::vector<py::list>& kept) const {
     for (size_t i = 0; i < params_.size(); ++i) {
       append(params, params_[i]);
-      append(grads, py::reinterpret_steal<py::object>(THPVariable_Wrap(grads_[i])).ptr());
+      append(grads, grads_[i].ptr());
       for (size_t j = 0; j < kept.size(); ++j) {
         append(kept[j], kept_[j][i]);
       }
@@ -97,7 +96,7 @@ class Group {
   const py::handle state_;
   const std::vector<py::str> names_;
   std::vector<PyObject*> params_; // borrowed from the optimiser, as what it keeps
-  Tensors grads_;
+  std::vector<py::object> grads_;
   std::vector<std::vector<PyObject*>> kept_;
 };
 
@@ -123,18 +122,31 @@ bool read_group(
 
 // ---- steps ----
 
-// Nothing if there is something else among them, such as a parameter of a class of the user's, whose methods are to be
-// called.
-std::optional<Tensors> tensors_of(const py::handle& list) {
-  Tensors tensors;
-  for (const py::handle& item : list) {
-    if (!THPVariable_CheckExact(item.ptr())) {
-      return std::nullopt;
+// The tensors of lists, which Python keeps alive, whatever happens to the lists.
+class Tensors {
+ public:
+  // False if there is something else among them, such as a parameter of a class of the user's, whose methods are to be
+  // called.
+  bool add(const py::handle& list) {
+    BorrowedTensors& tensors = lists_.emplace_back();
+    for (const py::handle& item : list) {
+      if (!THPVariable_CheckExact(item.ptr())) {
+        return false;
+      }
+      owners_.push_back(py::reinterpret_borrow<py::object>(item));
+      tensors.add(THPVariable_Unpack(item.ptr()));
     }
-    tensors.push_back(THPVariable_Unpack(item.ptr()));
+    return true;
   }
-  return tensors;
-}
+
+  c10::SmallVector<at::TensorList, 6> lists() const {
+    return {lists_.begin(), lists_.end()};
+  }
+
+ private:
+  std::vector<py::object> owners_;
+  std::vector<BorrowedTensors> lists_;
+};
 
 // Nothing if some are neither numbers nor None, such as tensors, which would have to be read.
 std::optional<native::StepOptions> options_of(const py::dict& dict) {
@@ -166,15 +178,13 @@ bool step(std::string_view name, const py::tuple& given, const py::dict& dict) {
     return false;
   }
   const auto options = options_of(dict);
-  c10::SmallVector<Tensors, 6> tensors;
+  Tensors tensors;
   for (const py::handle& list : given) {
-    auto read = options && py::isinstance<py::list>(list) ? tensors_of(list) : std::nullopt;
-    if (!read) {
+    if (!options || !py::isinstance<py::list>(list) || !tensors.add(list)) {
       return false;
     }
-    tensors.push_back(std::move(*read));
   }
-  const c10::SmallVector<at::TensorList, 6> lists(tensors.begin(), tensors.end());
+  const auto lists = tensors.lists();
   const py::gil_scoped_release release;
   return native::optimizer_step(name, lists, *options);
 }

@@ -141,7 +141,12 @@ TEST_F(GemmTest, HasTheBitsOfIntelsForShortSums) {
           {24, 12, 31, 4},
           {54, 100, 384, 4},
           {27, 200, 193, 4},
-          {60, 10, 256, 0},
+          {60, 3, 256, 0},
+          {60, 4, 256, 4},
+          {60, 10, 256, 4},
+          {24, 10, 32, 4},
+          {27, 5, 191, 4},
+          {48, 11, 383, 4},
           {50, 13, 383, 4},
           {4, 128, 128, 2},
           {7, 64, 384, 2},
@@ -186,6 +191,9 @@ TEST_F(GemmTest, PartsOfThreadsHaveTheBitsOfBlas) {
   EXPECT_GT(
       expect_bits_for_random_sizes(120, {.rows = 4, .columns = 12, .most = 140, .most_inner = 100}, {2, 3, 4, 5, 6}),
       20);
+  EXPECT_EQ(
+      expect_bits_for_random_sizes(60, {.rows = 4, .columns = 4, .most = 11, .most_inner = 384}, {1, 2, 3, 6}) > 0,
+      blas_kernels() == BlasKernels::kBy384);
 }
 
 // They would share one set of the L1 cache, and are copied.
