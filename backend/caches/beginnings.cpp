@@ -39,6 +39,9 @@ class Beginnings {
     (first_step < watched_since_ ? num_old_
      : first_step < step         ? this_step_.num_repeated
                                  : this_step_.num_new) += num_ops;
+    if (first_step < begin_.load(std::memory_order_relaxed) + kSteps) {
+      this_step_.num_of_beginning += num_ops;
+    }
   }
 
   bool note_ages(const Ages& ages, bool is_known) {
@@ -104,6 +107,7 @@ class Beginnings {
     uint64_t number = 0;
     size_t num_repeated = 0; // ops of graphs that have come in other steps since steps are watched
     size_t num_new = 0;      // likewise, that had not come
+    size_t num_of_beginning = 0; // of these, and of old graphs, what came first in the beginning
   };
 
   // Of a device's memory.
@@ -131,14 +135,17 @@ class Beginnings {
   }
 
   void end_step(uint64_t next) {
-    const auto [number, num_repeated, num_new] = std::exchange(this_step_, {next});
+    const auto [number, num_repeated, num_new, num_of_beginning] = std::exchange(this_step_, {next});
     num_others_ += num_repeated + num_new;
     if (num_old_ * kLeastShare >= num_old_ + num_others_) {
       is_watching_.store(false, std::memory_order_relaxed);
     } else if (num_new >= num_repeated) {
       num_repeating_ = num_new != 0 ? 0 : num_repeating_;
     } else if ((num_repeating_ += 1 + num_repeated / kLongStep) >= kEnough) {
-      if (watches_beginning_ && next < begin_.load(std::memory_order_relaxed) + kLeastDistance) {
+      // What ran at once for a while is not seen until much later.
+      const bool is_young = next < begin_.load(std::memory_order_relaxed) + kLeastDistance;
+      const bool is_known = num_of_beginning * kLeastShare >= num_repeated + num_new;
+      if (watches_beginning_ && (is_young || is_known)) {
         is_watching_.store(false, std::memory_order_relaxed); // it is what has begun
       } else if (next >= noticed_in_.load(std::memory_order_relaxed) + kLeastDistance) {
         noticed_in_.store(next, std::memory_order_relaxed);

@@ -97,6 +97,34 @@ TEST_F(BeginningsTest, WhatRepeatsItselfSoonAfterwardsIsOfTheSameProgram) {
   EXPECT_FALSE(is_beginning());
 }
 
+// Most of its steps ran at once meanwhile, so that it has not been seen to repeat itself.
+TEST_F(BeginningsTest, WhatBeganAndComesBackLateIsOfTheSameProgram) {
+  const uint64_t first = run_steps(1);
+  run_steps(4, first);
+  run_steps(1);
+  for (int i = 0; i < 120; ++i) {
+    note_step();
+  }
+  for (int i = 0; i < 60; ++i) {
+    run_steps(1, first);
+    ASSERT_FALSE(is_beginning());
+  }
+}
+
+TEST_F(BeginningsTest, AnotherOneThatSharesLittleWithTheBeginningBegins) {
+  const uint64_t drawn = run_steps(1);
+  for (int i = 0; i < 120; ++i) {
+    run_steps(1);
+  }
+  EXPECT_FALSE(is_beginning());
+  uint64_t first = 0;
+  for (int i = 0; i < 8; ++i) {
+    first = run_steps(1, first);
+    note_graph(kOps / 4, drawn, 60);
+  }
+  EXPECT_TRUE(is_beginning());
+}
+
 TEST_F(BeginningsTest, WhatGoesOnRepeatingItselfIsAnotherOneInTheEnd) {
   run_steps(1, run_steps(1));
   run_steps(60, current_step());
