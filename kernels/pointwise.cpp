@@ -274,6 +274,33 @@ class Part {
   std::vector<std::pair<size_t, RunningSum<T>>> totals_; // of these slots
 };
 
+// One instruction on few elements, which are read and written where they are: to set up a tile takes longer. False if
+// it is something else.
+template <typename T>
+bool run_alone(
+    const Program& program,
+    const PointwiseSpace& space,
+    c10::ArrayRef<Memory> memory,
+    const double* numbers) {
+  constexpr size_t kMostMemory = 4; // no instruction has more
+  constexpr int64_t kMostElements = 4096;
+  if (program.instructions.size() != 1 || memory.size() > kMostMemory || space.num_elements() > kMostElements ||
+      program.has_rows() || program.instructions[0].out >= memory.size()) {
+    return false;
+  }
+  T* slots[kMostMemory] = {};
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const bool is_input = i < space.num_inputs();
+    if (!memory[i].data || memory[i].dtype != program.dtype || memory[i].total != Total::kNone ||
+        (is_input && space.input(i).kind != Kind::kLinear)) {
+      return false;
+    }
+    slots[i] = static_cast<T*>(memory[i].data) + (is_input ? space.input(i).offset : 0);
+  }
+  run_loops<T>(program.instructions, numbers, 0, space.num_elements(), slots, /*row_length=*/0);
+  return true;
+}
+
 template <typename T>
 void run_parts(
     const Program& program,
@@ -281,6 +308,9 @@ void run_parts(
     c10::ArrayRef<Memory> memory,
     const double* numbers,
     const Assembly* assembly) {
+  if (run_alone<T>(program, space, memory, numbers)) {
+    return;
+  }
   if (std::any_of(memory.begin(), memory.end(), [](const Memory& each) { return each.total != Total::kNone; })) {
     Part<T>(program, space, memory, numbers, assembly).run(0, space.num_elements());
     return;

@@ -76,23 +76,24 @@ void run_loops(
     const double* numbers,
     int64_t first,
     int64_t n,
-    const Tile<T>& tile) {
+    T* const* slots,
+    int64_t row_length) {
   const Loops<T>& loops = kernels::loops<T>();
   const auto number = [&](const Instruction& instruction, size_t place, uint8_t index) {
     return traits(instruction.opcode).num_numbers > place ? number_as<T>(numbers[index]) : T(0);
   };
   for (const Instruction& instruction : instructions) {
     const auto opcode = static_cast<size_t>(instruction.opcode);
-    T* out = tile.slots[instruction.out] + first;
-    const T* a = tile.slots[instruction.inputs[0]] + first;
-    const T* b = tile.slots[instruction.inputs[1]] + first;
-    const T* c = tile.slots[instruction.inputs[2]] + first;
+    T* out = slots[instruction.out] + first;
+    const T* a = slots[instruction.inputs[0]] + first;
+    const T* b = slots[instruction.inputs[1]] + first;
+    const T* c = slots[instruction.inputs[2]] + first;
     const T s = number(instruction, 0, instruction.number);
     const T t = number(instruction, 1, instruction.second_number);
     if (is_about_rows(instruction.opcode)) {
-      loops.of_rows[opcode](n / tile.row_length, tile.row_length, out, a, b, c, s, t);
+      loops.of_rows[opcode](n / row_length, row_length, out, a, b, c, s, t);
     } else {
-      loops.of[opcode](instruction.is_for_row ? n / tile.row_length : n - first, out, a, b, c, s, t);
+      loops.of[opcode](instruction.is_for_row ? n / row_length : n - first, out, a, b, c, s, t);
     }
   }
 }
@@ -114,16 +115,16 @@ inline void run_assembly(
   size_t next = 0;
   for (const Assembly::Run& run : assembly.runs(tile.row_length)) {
     const int64_t num_whole = n / run.num_lanes * run.num_lanes;
-    run_loops(all.slice(next, run.begin - next), numbers, 0, n, tile);
+    run_loops(all.slice(next, run.begin - next), numbers, 0, n, tile.slots, tile.row_length);
     if (num_whole != 0) {
       run.code(num_whole * kBytes, tile.slots, floats.data(), tile.row_length * kBytes);
     }
     if (num_whole != n) {
-      run_loops(all.slice(run.begin, run.end - run.begin), numbers, num_whole, n, tile);
+      run_loops(all.slice(run.begin, run.end - run.begin), numbers, num_whole, n, tile.slots, tile.row_length);
     }
     next = run.end;
   }
-  run_loops(all.slice(next), numbers, 0, n, tile);
+  run_loops(all.slice(next), numbers, 0, n, tile.slots, tile.row_length);
 }
 
 // `assembly` may be null.
@@ -134,7 +135,7 @@ void run_tile(const Program& program, const Assembly* assembly, const double* nu
       return run_assembly(program, *assembly, numbers, n, tile);
     }
   }
-  run_loops<T>(program.instructions, numbers, 0, n, tile);
+  run_loops<T>(program.instructions, numbers, 0, n, tile.slots, tile.row_length);
 }
 
 } // namespace lazyplug::kernels

@@ -105,8 +105,8 @@ class Beginnings {
 
   struct Step {
     uint64_t number = 0;
-    size_t num_repeated = 0; // ops of graphs that have come in other steps since steps are watched
-    size_t num_new = 0;      // likewise, that had not come
+    size_t num_repeated = 0;     // ops of graphs that have come in other steps since steps are watched
+    size_t num_new = 0;          // likewise, that had not come
     size_t num_of_beginning = 0; // of these, and of old graphs, what came first in the beginning
   };
 
