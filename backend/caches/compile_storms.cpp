@@ -29,8 +29,8 @@ class CompileStorms {
       last_.pop_back();
     }
     any_.store(true, std::memory_order_relaxed);
-    const size_t enough =
-        is_soon_after_storm(step) ? std::min(limit, std::max(limit / kDivisorAgain, kLeastAgain)) : limit;
+    const size_t fewer = is_of_another_ ? limit - std::min(limit, kFewerOfAnother) : limit / kDivisorAgain;
+    const size_t enough = is_soon_after_storm(step) ? std::min(limit, std::max(fewer, kLeastAgain)) : limit;
     if (last_.size() >= enough && 2 * num_reused() < last_.size()) {
       begin(step);
     }
@@ -68,9 +68,11 @@ class CompileStorms {
     return kinds_.count(kind) != 0;
   }
 
-  void end() {
+  void note_another_program() {
+    const ForkSafeLock lock(mutex_);
+    last_.clear();
+    is_of_another_ = is_soon_after_storm(current_step());
     if (is_on()) {
-      const ForkSafeLock lock(mutex_);
       end_at(current_step());
     }
   }
@@ -82,6 +84,7 @@ class CompileStorms {
     begin_ = end_ = 0;
     num_repeated_ = 0;
     enough_repeated_ = kRepeated;
+    is_of_another_ = false;
     storming_.store(false, std::memory_order_relaxed);
     any_.store(false, std::memory_order_relaxed);
   }
@@ -90,6 +93,9 @@ class CompileStorms {
   // So many graphs fewer are enough when it comes again, but more than a step that is tried whole and in pieces takes.
   static constexpr size_t kDivisorAgain = 4;
   static constexpr size_t kLeastAgain = 8;
+  // Of the next program so many fewer are: the one before may go on, and only look like another one; or else it may
+  // have some sizes, each of whose steps is compiled whole and in pieces before the first of them comes again.
+  static constexpr size_t kFewerOfAnother = 8;
   // Graphs that were compiled so many steps ago tell nothing: a process may run many programs, one after the other.
   static constexpr uint64_t kWindow = 256;
   // So many steps in a row, each like one of the last few, are those of a program that repeats; more if that was wrong.
@@ -160,6 +166,7 @@ class CompileStorms {
       begin_ = step;
     }
     num_repeated_ = 0;
+    is_of_another_ = false;
     for (const Compiled& compiled : last_) {
       if (!compiled.reused) {
         kinds_.insert(compiled.kinds.begin(), compiled.kinds.end());
@@ -179,7 +186,8 @@ class CompileStorms {
   uint64_t begin_ = 0; // of the last storm: the step
   uint64_t end_ = 0;   // likewise; 0: there was none
   size_t enough_repeated_ = kRepeated;
-  Step this_step_; // of a storm
+  bool is_of_another_ = false; // another program has begun soon after it
+  Step this_step_;             // of a storm
   std::array<Hash128, 8> last_steps_;
   size_t next_step_ = 0; // where in them
   size_t num_repeated_ = 0;
@@ -208,8 +216,8 @@ bool is_in_storm(const Hash128& kind, int64_t num_elements, const StorageIds& st
   return compile_storms().concerns(kind, num_elements, storages);
 }
 
-void end_storm() {
-  compile_storms().end();
+void note_another_program() {
+  compile_storms().note_another_program();
 }
 
 void clear_storms() {

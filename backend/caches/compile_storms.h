@@ -34,8 +34,9 @@ using StorageIds = c10::SmallVector<uint64_t, 6>;
 // Whether a call of this kind does, if any does; of tensors with so many elements together, in these storages.
 bool is_in_storm(const Hash128& kind, int64_t num_elements, const StorageIds& storages);
 
-// Another program begins: if there is a storm, it is over, as when a program repeats itself.
-void end_storm();
+// Another program begins: if there is a storm, it is over, as when a program repeats itself. For the next one, a few
+// graphs less than usual are enough, of this program.
+void note_another_program();
 // Forgets all graphs, and ends the storm.
 void clear_storms();
 

@@ -315,7 +315,7 @@ CachedComputationPtr find_graph(Job& job) {
   const Ages ages = ages_of(job); // before what nobody needs is left out
   auto known = find_known(job);
   if (note_ages(ages, known != nullptr)) {
-    end_storm();
+    note_another_program();
   }
   if (known) {
     return known;

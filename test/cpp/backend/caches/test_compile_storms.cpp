@@ -83,7 +83,7 @@ TEST_F(CompileStormsTest, IsOverWhenAnotherProgramBegins) {
     run_step_of_length(length);
   }
   ASSERT_TRUE(is_storming());
-  end_storm();
+  note_another_program();
   EXPECT_FALSE(is_storming());
   reset_metrics();
   for (int64_t length = 41; length <= 60; ++length) {
@@ -91,6 +91,33 @@ TEST_F(CompileStormsTest, IsOverWhenAnotherProgramBegins) {
   }
   EXPECT_TRUE(is_storming()) << "if it repeats itself no more, fewer graphs are enough";
   EXPECT_LE(count("Compile"), 9);
+}
+
+// Whose graphs are used again, though each comes but once at first.
+TEST_F(CompileStormsTest, AnotherProgramOfSomeSizesIsNone) {
+  const ScopedFlag<int64_t> limit(config().max_unused_graphs, 32);
+  for (int64_t length = 1; length <= 40; ++length) {
+    run_step_of_length(length);
+  }
+  ASSERT_TRUE(is_storming());
+  for (int i = 0; i < 12; ++i) {
+    run_step_of_length(1);
+  }
+  ASSERT_FALSE(is_storming());
+  for (int64_t length = 41; length <= 46; ++length) {
+    run_step_of_length(length);
+  }
+  ASSERT_FALSE(is_storming());
+  note_another_program();
+  reset_metrics();
+  for (int round = 0; round < 4; ++round) {
+    for (int64_t length = 101; length <= 112; ++length) {
+      run_step_of_length(length);
+    }
+  }
+  EXPECT_EQ(count("CompileStorm"), 0);
+  EXPECT_EQ(count("Compile"), 12);
+  EXPECT_EQ(count("RunAtOnce"), 0);
 }
 
 TEST_F(CompileStormsTest, IsNotOverBeforeThat) {
