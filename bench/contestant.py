@@ -166,6 +166,7 @@ class Contestant:
         self.step = self.kind.prepare(self.case.make(self.kind.device))
         self.steps, self.early_compiles = 0, None
         self.kind.finish()
+        gc.collect()
         forget_peak()
         self.resident_mb = status_mb("VmRSS")
         return {"seconds": self.run(1)["seconds"]}
@@ -188,6 +189,7 @@ class Contestant:
 
     def profile(self, steps):
         """Where the time of steps goes, as `breakdown.py` tells it: this device only."""
+        gc.collect()
         used, events = self.kind.journal(lambda: self.run(steps))
         return breakdown.of(events, threading.get_native_id(), used["seconds"], steps)
 

@@ -45,6 +45,21 @@ int64_t place_of(const PointwiseSpace::Map& input, int64_t element) {
   return place;
 }
 
+// Whether it is read or written where it is.
+bool is_computed_in_place(const Program& program, const Memory& memory) {
+  return memory.data && memory.dtype == program.dtype && memory.total == Total::kNone;
+}
+
+bool is_all_in_place(const Program& program, const PointwiseSpace& space, c10::ArrayRef<Memory> memory) {
+  for (size_t slot = 0; slot < program.num_memory; ++slot) {
+    const bool is_input = slot < space.num_inputs();
+    if (!is_computed_in_place(program, memory[slot]) || (is_input && space.input(slot).kind != Kind::kLinear)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // One thread's work.
 template <typename T>
 class Part {
@@ -65,7 +80,7 @@ class Part {
     for (const Instruction& instruction : program.instructions) {
       makes_one_[instruction.out] = instruction.makes_one();
     }
-    is_direct_ = program.instructions.size() == 1 && is_all_in_place();
+    is_direct_ = program.instructions.size() == 1 && is_all_in_place(program, space, memory);
   }
 
   void run(int64_t begin, int64_t end) {
@@ -105,17 +120,6 @@ class Part {
     return needs;
   }
 
-  // Whether all is read and written where it is.
-  bool is_all_in_place() const {
-    for (size_t slot = 0; slot < program_.num_memory; ++slot) {
-      const bool is_input = slot < space_.num_inputs();
-      if (!is_computed_in_place(slot) || (is_input && space_.input(slot).kind != Kind::kLinear)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
   // Long rows are not torn, so that inputs which are the same for each row are read where they are.
   int64_t tile_size(int64_t first) const {
     if (is_direct_) {
@@ -153,7 +157,7 @@ class Part {
   }
 
   bool is_computed_in_place(size_t slot) const {
-    return memory_[slot].data && memory_[slot].dtype == program_.dtype && memory_[slot].total == Total::kNone;
+    return kernels::is_computed_in_place(program_, memory_[slot]);
   }
 
   void begin_totals() {
@@ -285,17 +289,12 @@ bool run_alone(
   constexpr size_t kMostMemory = 4; // no instruction has more
   constexpr int64_t kMostElements = 4096;
   if (program.instructions.size() != 1 || memory.size() > kMostMemory || space.num_elements() > kMostElements ||
-      program.has_rows() || program.instructions[0].out >= memory.size()) {
+      program.has_rows() || program.instructions[0].out >= memory.size() || !is_all_in_place(program, space, memory)) {
     return false;
   }
   T* slots[kMostMemory] = {};
   for (size_t i = 0; i < memory.size(); ++i) {
-    const bool is_input = i < space.num_inputs();
-    if (!memory[i].data || memory[i].dtype != program.dtype || memory[i].total != Total::kNone ||
-        (is_input && space.input(i).kind != Kind::kLinear)) {
-      return false;
-    }
-    slots[i] = static_cast<T*>(memory[i].data) + (is_input ? space.input(i).offset : 0);
+    slots[i] = static_cast<T*>(memory[i].data) + (i < space.num_inputs() ? space.input(i).offset : 0);
   }
   run_loops<T>(program.instructions, numbers, 0, space.num_elements(), slots, /*row_length=*/0);
   return true;

@@ -12,10 +12,10 @@ class BorrowedTensors {
  public:
   BorrowedTensors() = default;
   BorrowedTensors(const BorrowedTensors&) = delete;
-  BorrowedTensors(BorrowedTensors&& other) noexcept : tensors_(std::exchange(other.tensors_, {})) {}
+  BorrowedTensors(BorrowedTensors&&) noexcept = default;
   BorrowedTensors& operator=(const BorrowedTensors&) = delete;
   BorrowedTensors& operator=(BorrowedTensors&& other) noexcept {
-    std::swap(tensors_, other.tensors_);
+    std::swap(tensors_, other.tensors_); // what is borrowed may not be let go of
     return *this;
   }
   ~BorrowedTensors() {
