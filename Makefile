@@ -51,7 +51,7 @@ lint: $(VENV)/build-tools $(VENV)/installed-lint
 
 # GCC's precompiled headers mean nothing to clang, so the compile commands come from a build without.
 tidy: $(VENV)/build-tools
-	$(CONFIGURE) -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+	$(CONFIGURE) -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLAZYPLUG_BATCH=1
 	clang-tidy -p build-tidy --quiet $(filter-out test/%,$(filter %.cpp,$(CPP_FILES)))
 
 sanitize: $(addprefix sanitize-,$(SANITIZERS))

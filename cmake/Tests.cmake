@@ -13,9 +13,9 @@ function(add_cpp_tests folder)
   add_executable(test_${folder} ${sources})
   target_link_libraries(test_${folder} PRIVATE ${ARGN} torch_cpp GTest::gtest GTest::gtest_main)
   reuse_precompiled_header(test_${folder})
-  # Helpers of a folder's tests need names of their own; those of kernels/ are few, and have the same in several.
-  if(LAZYPLUG_TEST_BATCH GREATER 1 AND NOT folder STREQUAL "kernels")
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LAZYPLUG_TEST_BATCH})
+  # Helpers of the tests of kernels/ are few, and have the same names in several.
+  if(NOT folder STREQUAL "kernels")
+    compile_in_batches(test_${folder} "${sources}")
   endif()
   add_test(NAME ${folder} COMMAND test_${folder})
 endfunction()

@@ -8,7 +8,7 @@ namespace lazyplug {
 namespace {
 
 // Never destroyed: threads may synchronise during exit.
-DeviceCallbacks& registered() {
+DeviceCallbacks& current_callbacks() {
   static DeviceCallbacks& callbacks = *new DeviceCallbacks();
   return callbacks;
 }
@@ -19,11 +19,11 @@ void set_device_callbacks(DeviceCallbacks callbacks) {
   TORCH_INTERNAL_ASSERT(
       callbacks.synchronize && callbacks.synchronize_stream && callbacks.flush && callbacks.wait_for &&
       callbacks.recorded_place && callbacks.completed_place && callbacks.empty_cache && callbacks.resize_storage);
-  registered() = std::move(callbacks);
+  current_callbacks() = std::move(callbacks);
 }
 
 const DeviceCallbacks& device_callbacks() {
-  return registered();
+  return current_callbacks();
 }
 
 } // namespace lazyplug

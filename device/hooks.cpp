@@ -9,7 +9,7 @@
 namespace lazyplug {
 namespace {
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool hooks_are_registered = [] {
   // ATen keeps the pointer for good.
   at::RegisterPrivateUse1HooksInterface(new LazyHooks());
   return true;

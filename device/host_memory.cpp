@@ -14,7 +14,7 @@ namespace lazyplug {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 double thread_seconds() {
   timespec time{};
@@ -59,8 +59,8 @@ size_t available_memory(size_t otherwise) {
 
 size_t group_limit() {
   return std::min(
-      read_number("/sys/fs/cgroup/memory.max", kUnlimited),
-      read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", kUnlimited));
+      read_number("/sys/fs/cgroup/memory.max", kNoLimit),
+      read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNoLimit));
 }
 
 size_t group_usage() {

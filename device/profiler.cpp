@@ -59,7 +59,7 @@ struct LazyProfilerStubs final : public ProfilerStubs {
   void rangePop() const override {}
 };
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool profiler_is_registered = [] {
   // PyTorch keeps the pointer for good.
   torch::profiler::impl::registerPrivateUse1Methods(new LazyProfilerStubs());
   return true;

@@ -13,11 +13,11 @@
 namespace lazyplug::kernels {
 namespace {
 
-constexpr double kGrain = 0x1p17; // multiplications of a thread
-constexpr double kMost = 0x1p27;  // more take oneDNN long enough
+constexpr double kConvolutionGrain = 0x1p17; // multiplications of a thread
+constexpr double kMost = 0x1p27;             // more take oneDNN long enough
 constexpr int64_t kMostOfAxis = int64_t{1} << 24;
 
-ConvolutionPlan plan_of(const Convolution& convolution) {
+ConvolutionPlan convolution_plan(const Convolution& convolution) {
   return {convolution, loops<float>().num_lanes};
 }
 
@@ -68,7 +68,7 @@ struct Parts {
 
   explicit Parts(const ConvolutionPlan& plan) {
     const Convolution& convolution = plan.convolution;
-    const int64_t wanted = threads_for(convolution.num_multiplications() / kGrain);
+    const int64_t wanted = threads_for(convolution.num_multiplications() / kConvolutionGrain);
     const int64_t image_floats = convolution.num_images * convolution.in_channels * convolution.in_plane();
     if (plan.packed_floats() > image_floats) {
       of_tiles = std::min(wanted, plan.num_tiles);
@@ -98,26 +98,26 @@ bool is_good(const Convolution& convolution) {
 bool can_convolve(const Convolution& convolution) {
   return loops<float>().convolve && is_good(convolution) &&
          convolution.channels_at_once() * convolution.filter_size() <= ConvolutionPlan::kMostInner &&
-         plan_of(convolution).padded_floats() <= kMostFloats;
+         convolution_plan(convolution).padded_floats() <= kMostFloats;
 }
 
 bool is_quicker_here(const Convolution& convolution, int num_threads) {
   if (!can_convolve(convolution)) {
     return false;
   }
-  const ConvolutionPlan plan = plan_of(convolution);
+  const ConvolutionPlan plan = convolution_plan(convolution);
   // With few products of a sum, what is done for each sum takes longer than these.
   const bool is_brief = plan.lanes == kLanesOfAvx2 && convolution.filter_size() == 1;
   return !is_brief && seconds_lost(plan, num_threads) < seconds_saved(convolution, num_threads);
 }
 
 int64_t floats_to_convolve(const Convolution& convolution) {
-  const ConvolutionPlan plan = plan_of(convolution);
+  const ConvolutionPlan plan = convolution_plan(convolution);
   return plan.packed_floats() + Parts(plan).count() * plan.padded_floats();
 }
 
 bool convolve(const Convolution& convolution, float* memory) {
-  const ConvolutionPlan plan = plan_of(convolution);
+  const ConvolutionPlan plan = convolution_plan(convolution);
   const Parts parts(plan);
   const Loops<float>& loops = kernels::loops<float>();
   std::atomic<bool> are_finite = true;

@@ -12,9 +12,9 @@
 namespace lazyplug::kernels {
 namespace {
 
-constexpr double kGrain = 0x1p17; // multiplications of a thread
+constexpr double kGradientGrain = 0x1p17; // multiplications of a thread
 
-FilterGradientPlan plan_of(const FilterGradient& gradient) {
+FilterGradientPlan gradient_plan(const FilterGradient& gradient) {
   return {gradient, loops<float>().num_lanes};
 }
 
@@ -25,7 +25,7 @@ struct Blocks {
 
   explicit Blocks(const FilterGradientPlan& plan) {
     const Convolution& convolution = plan.gradient.convolution;
-    const int64_t wanted = threads_for(convolution.num_multiplications() / kGrain);
+    const int64_t wanted = threads_for(convolution.num_multiplications() / kGradientGrain);
     of_parts = plan.gradient.num_parts <= wanted ? plan.gradient.num_parts : 1;
     of_tiles = std::min(wanted / of_parts, plan.num_tiles());
   }
@@ -50,17 +50,17 @@ bool is_quicker_here(const FilterGradient& gradient) {
   return loops<float>().sum_up_filters && is_good(convolution) &&
          (convolution.filter_size() > 1 || convolution.num_multiplications() <= kMostOfSingle) &&
          gradient.num_parts > 0 && gradient.num_parts <= convolution.num_images &&
-         plan_of(gradient).block_floats() <= kMostFloats;
+         gradient_plan(gradient).block_floats() <= kMostFloats;
 }
 
 int64_t floats_to_compute(const FilterGradient& gradient) {
-  const FilterGradientPlan plan = plan_of(gradient);
+  const FilterGradientPlan plan = gradient_plan(gradient);
   const Blocks blocks(plan);
   return blocks.count() * plan.block_floats() + (blocks.of_parts - 1) * result_floats(plan);
 }
 
 bool compute(const FilterGradient& gradient, float* memory) {
-  const FilterGradientPlan plan = plan_of(gradient);
+  const FilterGradientPlan plan = gradient_plan(gradient);
   const Blocks blocks(plan);
   const int64_t num_channels = gradient.convolution.out_channels;
   float* results = memory + blocks.count() * plan.block_floats();

@@ -9,7 +9,7 @@ namespace lazyplug::kernels {
 namespace {
 
 // A thread's share.
-constexpr int64_t kGrain = int64_t{1} << 17;
+constexpr int64_t kProductGrain = int64_t{1} << 17;
 
 // As much of the result as is computed at a time: parts are whole ones.
 constexpr int64_t kRowStep = 12;
@@ -40,7 +40,7 @@ Range part_of(int64_t size, int64_t step, int64_t part, int64_t num_parts) {
 
 void run(const Gemm& gemm) {
   const int64_t work = gemm.rows * gemm.columns * gemm.inner;
-  const int64_t num_parts = std::clamp<int64_t>(work / kGrain, 1, at::get_num_threads());
+  const int64_t num_parts = std::clamp<int64_t>(work / kProductGrain, 1, at::get_num_threads());
   // Of columns, if it makes no difference: each part copies what it reads of b.
   const bool splits_rows = share(gemm.rows, kRowStep, num_parts) < share(gemm.columns, kColumnStep, num_parts);
   parallel_for(num_parts, /*grain=*/1, [&](int64_t begin, int64_t end) {

@@ -31,9 +31,9 @@ struct Copies {
 
 // One thread's work.
 template <typename T>
-class Part {
+class RowsPart {
  public:
-  Part(const Program& program, c10::ScalarType memory, const Assembly* assembly)
+  RowsPart(const Program& program, c10::ScalarType memory, const Assembly* assembly)
       : program_(program),
         assembly_(assembly),
         memory_(memory_dtype(memory)),
@@ -98,7 +98,7 @@ void run_rows(const Program& program, c10::ArrayRef<Row> rows, c10::ScalarType m
     num_elements += row.num_elements;
   }
   parallel_for(num_elements, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-    Part<T>(program, memory, assembly).run(rows, begin, end);
+    RowsPart<T>(program, memory, assembly).run(rows, begin, end);
   });
 }
 

@@ -140,7 +140,10 @@ class CompileStorms {
     const bool is_known = std::find(last_steps_.begin(), last_steps_.end(), this_step_.calls) != last_steps_.end();
     num_repeated_ = is_known ? num_repeated_ + std::max<size_t>(1, this_step_.num_calls / kCallsOfStep) : 0;
     last_steps_[next_step_++ % last_steps_.size()] = this_step_.calls;
-    this_step_ = {next, this_step_.latest_storage, this_step_.latest_storage};
+    const uint64_t latest_storage = this_step_.latest_storage;
+    this_step_ = Step();
+    this_step_.number = next;
+    this_step_.latest_storage = this_step_.last_old = latest_storage;
     if (num_repeated_ >= enough_repeated_) {
       end_at(next);
     }

@@ -27,7 +27,7 @@ namespace {
 using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::InputBuffer;
-using torch::autograd::Node;
+using AutogradNode = torch::autograd::Node;
 using torch::autograd::variable_list;
 
 // Whether something is to see each node, or makes other tensors of what they compute.
@@ -46,19 +46,19 @@ bool is_watched() {
 std::atomic<int64_t> num_with_hooks{0};
 std::atomic<uint64_t> end_of_hooks{0};
 
-bool may_have_saved_hooks(const Node& node) {
+bool may_have_saved_hooks(const AutogradNode& node) {
   constexpr uint64_t kOfLeaves = std::numeric_limits<uint64_t>::max(); // they save nothing
   return node.sequence_nr() != kOfLeaves && (num_with_hooks.load(std::memory_order_acquire) != 0 ||
                                              node.sequence_nr() < end_of_hooks.load(std::memory_order_acquire));
 }
 
 // Of torch.autograd.Function. The type is libtorch_python's own, which shows its name only.
-bool is_python_function(const Node& node) {
+bool is_python_function(const AutogradNode& node) {
   return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0;
 }
 
 // Whether it runs Python's code.
-bool is_python(const Node& node) {
+bool is_python(const AutogradNode& node) {
   if (is_python_function(node) || may_have_saved_hooks(node)) {
     return true;
   }
@@ -77,13 +77,13 @@ bool is_python(const Node& node) {
   return false;
 }
 
-bool has_hooks(Node& node) {
+bool has_hooks(AutogradNode& node) {
   return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() ||
          !node.post_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
 // Nodes run on the stream of what they differentiate.
-bool is_elsewhere(const Node& node, c10::Stream current) {
+bool is_elsewhere(const AutogradNode& node, c10::Stream current) {
   for (uint32_t i = 0; i < node.num_inputs(); ++i) {
     const auto& input = node.input_metadata(i);
     if (input.device().type() == kLazyDevice) {
@@ -93,14 +93,14 @@ bool is_elsewhere(const Node& node, c10::Stream current) {
   return false;
 }
 
-void check(const edge_list& edges, variable_list& gradients, const Node* node) {
+void check(const edge_list& edges, variable_list& gradients, const AutogradNode* node) {
   torch::autograd::validate_outputs(edges, gradients, [&](const std::string& message) {
     return node ? "Function " + node->name() + " returned an " + message : message;
   });
 }
 
 // The sum as the engine makes it: in place if nobody else sees `sum`.
-void accumulate(at::Tensor& sum, at::Tensor&& gradient, Node& node) {
+void accumulate(at::Tensor& sum, at::Tensor&& gradient, AutogradNode& node) {
   InputBuffer buffer(1);
   buffer.add(0, std::move(sum), std::nullopt, std::nullopt, &node);
   buffer.add(0, std::move(gradient), std::nullopt, std::nullopt, &node);
@@ -119,7 +119,7 @@ c10::intrusive_ptr<BackwardPass> BackwardPass::plan(Arguments arguments) {
 }
 
 BackwardPass::BackwardPass(Arguments arguments)
-    : Node(/*sequence_nr=*/0), arguments_(std::move(arguments)), results_(arguments_.inputs.size()) {}
+    : AutogradNode(/*sequence_nr=*/0), arguments_(std::move(arguments)), results_(arguments_.inputs.size()) {}
 
 std::string BackwardPass::name() const {
   return "LazyBackwardPass";
@@ -197,7 +197,7 @@ void BackwardPass::tell_what_is_needed() const {
   using torch::autograd::GraphTask;
   const auto* planned = torch::autograd::get_current_graph_task_exec_info();
   TORCH_INTERNAL_ASSERT(planned, "a backward pass outside of the engine");
-  auto& needed = const_cast<std::unordered_map<Node*, GraphTask::ExecInfo>&>(*planned); // this node's own
+  auto& needed = const_cast<std::unordered_map<AutogradNode*, GraphTask::ExecInfo>&>(*planned); // this node's own
   for (const Step& step : steps_) {
     if (step.is_reached()) {
       needed[step.node].needed_ = true;
@@ -251,7 +251,7 @@ void BackwardPass::keep_results(const Step& step) {
 void BackwardPass::run_next() {
   Step& step = steps_[ready_.top().index];
   ready_.pop();
-  Node& node = *step.node;
+  AutogradNode& node = *step.node;
   keep_results(step);
   variable_list inputs = std::move(step.gradients);
   if (!step.is_needed) {
@@ -287,8 +287,8 @@ void note_saved_tensors_hooks(bool begin) {
   --num_with_hooks;
 }
 
-const Node* current_autograd_node() {
-  const Node* node = torch::autograd::get_current_node().get(); // held by who runs it
+const AutogradNode* current_autograd_node() {
+  const AutogradNode* node = torch::autograd::get_current_node().get(); // held by who runs it
   const auto* pass = dynamic_cast<const BackwardPass*>(node);
   return pass ? pass->running() : node;
 }

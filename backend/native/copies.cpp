@@ -123,7 +123,7 @@ at::Tensor& copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
 
 } // namespace
 
-at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool /*non_blocking*/) {
   TORCH_CHECK(
       !self._is_zerotensor(),
       "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");

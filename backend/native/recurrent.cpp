@@ -116,7 +116,7 @@ RecurrentState join(const std::vector<RecurrentState>& states, const Join& join)
   return result;
 }
 
-RecurrentState concatenate(const std::vector<RecurrentState>& states) {
+RecurrentState concatenate_states(const std::vector<RecurrentState>& states) {
   return join(states, [](at::TensorList parts) { return at::cat(parts, 0); });
 }
 
@@ -167,7 +167,7 @@ RecurrentResult run_packed_forwards(
   }
   ended.push_back(std::move(state));
   std::reverse(ended.begin(), ended.end());
-  return {at::cat(outputs, 0), concatenate(ended)};
+  return {at::cat(outputs, 0), concatenate_states(ended)};
 }
 
 // Sequences begin on the way.
@@ -184,7 +184,7 @@ RecurrentResult run_packed_backwards(
   RecurrentState state = rows(first_state, 0, last_size);
   for (auto size = batch_sizes.rbegin(); size != batch_sizes.rend(); ++size) {
     if (*size > last_size) {
-      state = concatenate({state, rows(first_state, last_size, *size)});
+      state = concatenate_states({state, rows(first_state, last_size, *size)});
     }
     state = step(cell, inputs.narrow(0, end - *size, *size), state, weights);
     outputs.push_back(state[0]);

@@ -19,7 +19,7 @@ using Arguments = c10::ArrayRef<c10::IValue>;
 constexpr size_t kNumTensors = 5;
 
 // Without memory for the results. That of running statistics is written later.
-std::optional<kernels::BatchNorm> plan(Arguments arguments) {
+std::optional<kernels::BatchNorm> plan_batch_norm(Arguments arguments) {
   if (!kernels::has_batch_norm() || !is_contiguous_float(arguments[0]) || !arguments[5].toBool()) {
     return std::nullopt;
   }
@@ -85,7 +85,7 @@ bool has_bits_of_pytorch(const OpInfo& op) {
     return stack;
   };
   const c10::Stack ours = draw();
-  const Results results = compute(*plan(ours), ours[0].toTensor());
+  const Results results = compute(*plan_batch_norm(ours), ours[0].toTensor());
   const c10::Stack arguments = draw();
   c10::Stack expected = arguments;
   op.call(expected);
@@ -103,7 +103,7 @@ bool has_bits_of_pytorch(const OpInfo& op) {
 
 bool run_batch_norm(const OpInfo& op, c10::Stack& stack, bool /*reads_last*/) {
   const Arguments arguments = torch::jit::last(stack, op.num_args());
-  const auto norm = plan(arguments);
+  const auto norm = plan_batch_norm(arguments);
   if (!norm) {
     return false;
   }

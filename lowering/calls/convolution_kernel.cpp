@@ -41,7 +41,7 @@ bool is_computable(const c10::IValue& argument) {
   return is_contiguous_float(argument) && argument.toTensor().numel() > 0 && has_strides_of_new(argument.toTensor());
 }
 
-bool is_plain_image(const c10::IValue& argument) {
+bool is_computable_image(const c10::IValue& argument) {
   return is_computable(argument) && (argument.toTensor().dim() == 3 || argument.toTensor().dim() == 4);
 }
 
@@ -73,8 +73,10 @@ std::optional<Axis> find_axis(Arguments windows, const at::Tensor& images, const
 
 // A call's convolution, without bias, whether it is quicker here or not: of images and filters, and (stride, padding,
 // dilation, transposed, output_padding, groups, ...).
-std::optional<Plan> plan(const c10::IValue& image_argument, const c10::IValue& filter_argument, Arguments windows) {
-  if (!is_plain_image(image_argument) || !is_computable(filter_argument) || may_round_operands(at::Float32Op::CONV)) {
+std::optional<Plan>
+plan_convolution(const c10::IValue& image_argument, const c10::IValue& filter_argument, Arguments windows) {
+  if (!is_computable_image(image_argument) || !is_computable(filter_argument) ||
+      may_round_operands(at::Float32Op::CONV)) {
     return std::nullopt;
   }
   const at::Tensor& images = image_argument.toTensor();
@@ -123,7 +125,7 @@ bool has_sign_of_zero_here(const Convolution& convolution) {
 
 // convolution(images, filters, bias, stride, ...)
 std::optional<Plan> plan_convolution(Arguments arguments) {
-  auto result = plan(arguments[0], arguments[1], arguments.slice(3));
+  auto result = plan_convolution(arguments[0], arguments[1], arguments.slice(3));
   if (result && is_there(arguments[2])) {
     const at::Tensor& bias = arguments[2].toTensor();
     if (!is_computable(arguments[2]) || bias.dim() != 1 || bias.size(0) != result->convolution.out_channels) {
@@ -136,7 +138,7 @@ std::optional<Plan> plan_convolution(Arguments arguments) {
 
 // Of convolution_backward(gradient, images, filters, bias_sizes, stride, ..., output_mask), what it is the gradient of.
 std::optional<Plan> plan_forward(Arguments arguments) {
-  auto result = plan(arguments[1], arguments[2], arguments.slice(4));
+  auto result = plan_convolution(arguments[1], arguments[2], arguments.slice(4));
   const bool is_good = result && is_computable(arguments[0]) && arguments[0].toTensor().sizes() == result->sizes;
   return is_good ? std::move(result) : std::nullopt;
 }

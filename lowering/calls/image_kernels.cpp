@@ -75,7 +75,7 @@ bool is_channels_last(const at::Tensor& image) {
   return image.suggest_memory_format() == at::MemoryFormat::ChannelsLast && image.size(1) > 1;
 }
 
-std::optional<kernels::Pool> plan(const PoolArguments& arguments) {
+std::optional<kernels::Pool> plan_pool(const PoolArguments& arguments) {
   const at::Tensor& image = arguments.image;
   const bool is_possible = (image.dim() == 3 || image.dim() == 4) && is_pair(arguments.window) &&
                            is_pair(arguments.stride, /*may_miss=*/true) && is_pair(arguments.padding) &&
@@ -105,7 +105,7 @@ at::Tensor empty_image(const at::Tensor& image, int64_t height, int64_t width, a
 // Nothing is returned, and false, if the call is none for the kernel.
 bool find_maxima(Arguments arguments, bool reads_last, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
-  const auto pool = plan({input, arguments[1], arguments[2], arguments[3], &arguments[4], arguments[5].toBool()});
+  const auto pool = plan_pool({input, arguments[1], arguments[2], arguments[3], &arguments[4], arguments[5].toBool()});
   if (!pool) {
     return false;
   }
@@ -125,7 +125,7 @@ bool find_maxima(Arguments arguments, bool reads_last, c10::SmallVector<at::Tens
 // (image, window, stride, padding, ceil_mode, count_include_pad, divisor_override)
 bool find_means(Arguments arguments, bool /*reads_last*/, c10::SmallVector<at::Tensor, 2>& results) {
   const at::Tensor& input = arguments[0].toTensor();
-  const auto pool = plan({input, arguments[1], arguments[2], arguments[3], nullptr, arguments[4].toBool()});
+  const auto pool = plan_pool({input, arguments[1], arguments[2], arguments[3], nullptr, arguments[4].toBool()});
   if (!pool || !arguments[6].isNone()) {
     return false;
   }

@@ -47,7 +47,7 @@ constexpr Row kRows[] = {
 };
 
 // In float32, if functions are ours.
-std::optional<Opcode> function_of(const GraphNode& node) {
+std::optional<Opcode> foreach_function_of(const GraphNode& node) {
   const PointwiseOp* function = computes_functions() ? find_function(node.op(), {}) : nullptr;
   const auto& operands = node.signature()->operands;
   return function && !operands.empty() && operands[0].dtype == c10::ScalarType::Float ? std::optional(function->opcode)
@@ -71,7 +71,7 @@ bool ForeachGroup::add(GraphNode& node) {
   if (!node.is_call() || !node.op().is_foreach()) {
     return false;
   }
-  const auto function = function_of(node);
+  const auto function = foreach_function_of(node);
   const auto opcode = function ? function : opcode_of(node.op());
   ForeachGroup extended = *this;
   if (!opcode || !extended.add_call(node, *opcode)) {

@@ -10,20 +10,20 @@ namespace {
 using Kind = Difference::Kind;
 using Found = std::optional<Difference>;
 
-std::string describe(const c10::IValue& constant) {
+std::string text_of(const c10::IValue& constant) {
   std::ostringstream out;
   out << constant;
   return out.str();
 }
 
-std::string describe(Value value) {
+std::string text_of(Value value) {
   if (!value.defined()) {
     return "None";
   }
   return "%" + std::to_string(value.node) + (value.output ? "." + std::to_string(value.output) : "");
 }
 
-std::string describe(const Geometry* geometry) {
+std::string text_of(const Geometry* geometry) {
   return geometry ? to_string(*geometry) : "the whole";
 }
 
@@ -71,8 +71,8 @@ Found compare_arguments(NodeId id, const Signature& now, const Signature& then) 
     const auto& b = then.args[i];
     const std::string subject = "argument '" + now.op->args()[i].name + "'";
     if (a.kind == ArgBinding::Kind::kConstant && b.kind == ArgBinding::Kind::kConstant) {
-      if (describe(a.constant) != describe(b.constant)) {
-        return differs(Kind::kConstant, id, subject, describe(a.constant), describe(b.constant));
+      if (text_of(a.constant) != text_of(b.constant)) {
+        return differs(Kind::kConstant, id, subject, text_of(a.constant), text_of(b.constant));
       }
     } else if (
         a.kind == b.kind && a.kind == ArgBinding::Kind::kScalar && a.constant.tagKind() != b.constant.tagKind()) {
@@ -108,10 +108,10 @@ Found compare_operands(NodeId id, c10::ArrayRef<Operand> now, c10::ArrayRef<Oper
   for (size_t i = 0; i < now.size(); ++i) {
     const std::string subject = "operand " + std::to_string(i);
     if (!(now[i].value == then[i].value)) {
-      return differs(Kind::kOperand, id, subject, describe(now[i].value), describe(then[i].value));
+      return differs(Kind::kOperand, id, subject, text_of(now[i].value), text_of(then[i].value));
     }
     if (!same_view(now[i].view, then[i].view)) {
-      return differs(Kind::kShape, id, "the view of " + subject, describe(now[i].view), describe(then[i].view));
+      return differs(Kind::kShape, id, "the view of " + subject, text_of(now[i].view), text_of(then[i].view));
     }
   }
   return std::nullopt;
@@ -142,13 +142,10 @@ const Value* first_without(c10::ArrayRef<Value> roots, c10::ArrayRef<Value> othe
 // What a program is asked for is what lives on behind its end.
 Difference compare_results(const Trace& trace, c10::ArrayRef<Value> now, c10::ArrayRef<Value> then) {
   if (const Value* kept = first_without(now, then)) {
-    return {Kind::kResults, kept->node, describe(*kept) + ", of " + name(trace.node(kept->node)) + ", lives on"};
+    return {Kind::kResults, kept->node, text_of(*kept) + ", of " + name(trace.node(kept->node)) + ", lives on"};
   }
   if (const Value* gone = first_without(then, now)) {
-    return {
-        Kind::kResults,
-        gone->node,
-        describe(*gone) + ", of " + name(trace.node(gone->node)) + ", does not live on"};
+    return {Kind::kResults, gone->node, text_of(*gone) + ", of " + name(trace.node(gone->node)) + ", does not live on"};
   }
   return {Kind::kResults, 0, "the results are asked for in another order"};
 }

@@ -19,7 +19,7 @@ struct Row {
   const char* overload = "";
 };
 
-ExactKernel find(const OpInfo& op) {
+ExactKernel exact_kernel_of(const OpInfo& op) {
   const auto name = [](const char* text) { return c10::Symbol::fromQualString(text); };
   static const auto* known = new std::unordered_map<c10::Symbol, Row>{
       {name("aten::_embedding_bag"), {run_embedding_bag}},
@@ -57,17 +57,17 @@ ExactKernel find(const OpInfo& op) {
 } // namespace
 
 bool has_exact_kernel(const OpInfo& op) {
-  return find(op) != nullptr;
+  return exact_kernel_of(op) != nullptr;
 }
 
 bool run_exact_kernel(const OpInfo& op, c10::Stack& stack) {
-  const ExactKernel run = find(op);
+  const ExactKernel run = exact_kernel_of(op);
   return run && run(op, stack, /*reads_last=*/true);
 }
 
 std::function<void(c10::Stack&)>
 exact_kernel(const torch::jit::Node& node, const OpInfo& op, TypeGeometries& /*geometries*/) {
-  const ExactKernel run = find(op);
+  const ExactKernel run = exact_kernel_of(op);
   if (!run) {
     return nullptr;
   }

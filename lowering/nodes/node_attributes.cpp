@@ -10,7 +10,7 @@ namespace {
 using JitNode = torch::jit::Node;
 using JitValue = torch::jit::Value;
 
-struct Names {
+struct AttributeNames {
   const c10::Symbol origin = c10::Symbol::attr("origin");
   const c10::Symbol replaced = c10::Symbol::attr("replaced");
   const c10::Symbol overload = c10::Symbol::attr("overload");
@@ -20,8 +20,8 @@ struct Names {
   const c10::Symbol returns_views = c10::Symbol::attr("returns_views");
 };
 
-const Names& names() {
-  static const Names names;
+const AttributeNames& attribute_names() {
+  static const AttributeNames names;
   return names;
 }
 
@@ -43,40 +43,40 @@ void add_written(const JitValue& input, NodeId call, std::vector<const JitValue*
 } // namespace
 
 void set_origin(JitNode& node, NodeId origin, bool is_replaced) {
-  node.i_(names().origin, origin);
+  node.i_(attribute_names().origin, origin);
   if (is_replaced) {
-    node.i_(names().replaced, 1);
+    node.i_(attribute_names().replaced, 1);
   }
 }
 
 NodeId origin_of(const JitNode& node) {
-  return static_cast<NodeId>(node.i(names().origin));
+  return static_cast<NodeId>(node.i(attribute_names().origin));
 }
 
 bool is_replaced(const JitNode& node) {
-  return node.hasAttribute(names().replaced);
+  return node.hasAttribute(attribute_names().replaced);
 }
 
 void set_overload(JitNode& node, const std::string& overload) {
   if (!overload.empty()) {
-    node.s_(names().overload, overload);
+    node.s_(attribute_names().overload, overload);
   }
 }
 
 std::string overload_of(const JitNode& node) {
-  return node.hasAttribute(names().overload) ? node.s(names().overload) : "";
+  return node.hasAttribute(attribute_names().overload) ? node.s(attribute_names().overload) : "";
 }
 
 void set_writes(JitNode& node, std::vector<int64_t> inputs) {
   if (!inputs.empty()) {
-    node.ival_(names().writes, std::move(inputs));
+    node.ival_(attribute_names().writes, std::move(inputs));
   }
 }
 
 std::vector<const JitValue*> written_values(const JitNode& node) {
   std::vector<const JitValue*> written;
-  if (node.hasAttribute(names().writes)) {
-    for (const int64_t input : node.ival(names().writes).toIntVector()) {
+  if (node.hasAttribute(attribute_names().writes)) {
+    for (const int64_t input : node.ival(attribute_names().writes).toIntVector()) {
       add_written(*node.input(input), origin_of(node), written);
     }
   }
@@ -85,36 +85,36 @@ std::vector<const JitValue*> written_values(const JitNode& node) {
 
 void set_work(JitNode& node, float work) {
   if (work != 0) {
-    node.f_(names().work, work);
+    node.f_(attribute_names().work, work);
   }
 }
 
 float work_of(const JitNode& node) {
-  return node.hasAttribute(names().work) ? static_cast<float>(node.f(names().work)) : 0;
+  return node.hasAttribute(attribute_names().work) ? static_cast<float>(node.f(attribute_names().work)) : 0;
 }
 
 void set_ops(JitNode& node, std::vector<std::string> ops) {
-  node.ival_(names().ops, c10::List<std::string>(c10::ArrayRef<std::string>(ops)));
+  node.ival_(attribute_names().ops, c10::List<std::string>(c10::ArrayRef<std::string>(ops)));
 }
 
 bool has_ops(const JitNode& node) {
-  return node.hasAttribute(names().ops);
+  return node.hasAttribute(attribute_names().ops);
 }
 
 std::vector<std::string> ops_of(const JitNode& node) {
   std::vector<std::string> ops;
-  for (const c10::IValue& op : node.ival(names().ops).toListRef()) {
+  for (const c10::IValue& op : node.ival(attribute_names().ops).toListRef()) {
     ops.push_back(op.toStringRef());
   }
   return ops;
 }
 
 void set_returns_views(JitNode& node) {
-  node.i_(names().returns_views, 1);
+  node.i_(attribute_names().returns_views, 1);
 }
 
 bool returns_views(const JitNode& node) {
-  return node.hasAttribute(names().returns_views);
+  return node.hasAttribute(attribute_names().returns_views);
 }
 
 // Graph::toString() puts "= " before nodes without outputs, which the parser does not expect.

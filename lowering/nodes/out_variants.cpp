@@ -9,7 +9,7 @@ bool has_out_of(const c10::FunctionSchema& schema, const c10::FunctionSchema& ot
   return takes_arguments_of(schema, other, 1) && other.arguments().back().is_out() && other.returns().size() == 1;
 }
 
-std::optional<c10::OperatorHandle> find(const OpInfo& op) {
+std::optional<c10::OperatorHandle> look_up_out_variant(const OpInfo& op) {
   const auto& handle = op.handle();
   if (!op.is_aten() || op.writes() || op.num_returns() != 1 || op.fusion() != FusionClass::kPointwise ||
       !handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
@@ -27,7 +27,7 @@ std::optional<c10::OperatorHandle> find(const OpInfo& op) {
 } // namespace
 
 const c10::OperatorHandle* find_out_variant(const OpInfo& op) {
-  static auto* variants = new OpVariants<std::optional<c10::OperatorHandle>>(find);
+  static auto* variants = new OpVariants<std::optional<c10::OperatorHandle>>(look_up_out_variant);
   const auto& variant = variants->of(op);
   return variant ? &*variant : nullptr;
 }

@@ -25,7 +25,7 @@ namespace {
 
 using JitNode = torch::jit::Node;
 
-struct Names {
+struct PointwiseNames {
   const c10::Symbol program = c10::Symbol::attr("program");
   const c10::Symbol layout = c10::Symbol::attr("layout");
   const c10::Symbol dtypes = c10::Symbol::attr("dtypes");
@@ -42,8 +42,8 @@ struct Names {
   const c10::Symbol totals = c10::Symbol::attr("totals");
 };
 
-const Names& names() {
-  static const Names names;
+const PointwiseNames& pointwise_names() {
+  static const PointwiseNames names;
   return names;
 }
 
@@ -74,8 +74,8 @@ Lists parse_lists(const std::string& text, size_t size) {
 
 std::vector<kernels::Total> totals_of(const JitNode& node) {
   std::vector<kernels::Total> result;
-  if (node.hasAttribute(names().totals)) {
-    const Lists totals = parse_lists(node.s(names().totals), 1);
+  if (node.hasAttribute(pointwise_names().totals)) {
+    const Lists totals = parse_lists(node.s(pointwise_names().totals), 1);
     for (const int64_t total : totals[0]) {
       result.push_back(static_cast<kernels::Total>(total));
     }
@@ -84,8 +84,8 @@ std::vector<kernels::Total> totals_of(const JitNode& node) {
 }
 
 std::vector<Geometry> outputs_of(const JitNode& node) {
-  const Lists layout = parse_lists(node.s(names().layout), 2);
-  const Lists dtypes = parse_lists(node.s(names().dtypes), 1);
+  const Lists layout = parse_lists(node.s(pointwise_names().layout), 2);
+  const Lists dtypes = parse_lists(node.s(pointwise_names().dtypes), 1);
   std::vector<Geometry> outputs;
   for (const int64_t dtype : dtypes[0]) {
     Geometry& output = outputs.emplace_back();
@@ -99,12 +99,12 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
       outputs[i] = Geometry::contiguous(outputs[i].dtype, {});
     }
   }
-  for (const auto name : {names().for_rows, names().squeezed}) {
+  for (const auto name : {pointwise_names().for_rows, pointwise_names().squeezed}) {
     const Lists rows = parse_lists(node.hasAttribute(name) ? node.s(name) : std::string(), 1);
     for (const int64_t output : rows[0]) {
       Geometry& row = outputs.at(output);
       row.sizes.pop_back();
-      if (name == names().for_rows) {
+      if (name == pointwise_names().for_rows) {
         row.sizes.push_back(1);
       }
       row = Geometry::contiguous(row.dtype, row.sizes);
@@ -114,13 +114,13 @@ std::vector<Geometry> outputs_of(const JitNode& node) {
 }
 
 kernels::PointwiseSpace space_of(const JitNode& node, size_t num_inputs) {
-  const Lists layout = parse_lists(node.s(names().layout), 2);
+  const Lists layout = parse_lists(node.s(pointwise_names().layout), 2);
   std::vector<kernels::PointwiseSpace::Input> inputs;
-  for (const auto& place : parse_lists(node.s(names().places), num_inputs)) {
+  for (const auto& place : parse_lists(node.s(pointwise_names().places), num_inputs)) {
     inputs.push_back({place.at(0), c10::DimVector(place.begin() + 1, place.end())});
   }
-  if (node.hasAttribute(names().windows)) {
-    const Lists windows = parse_lists(node.s(names().windows), num_inputs);
+  if (node.hasAttribute(pointwise_names().windows)) {
+    const Lists windows = parse_lists(node.s(pointwise_names().windows), num_inputs);
     for (size_t i = 0; i < num_inputs; ++i) {
       inputs[i].window = {windows[i].at(0), windows[i].at(1)};
     }
@@ -160,7 +160,7 @@ struct PointwiseKernel::Call {
 };
 
 PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
-    : program_(parse_program(node.s(names().program))),
+    : program_(parse_program(node.s(pointwise_names().program))),
       outputs_(outputs_of(node)),
       space_(space_of(node, program_.num_memory - outputs_.size())),
       is_negated_(find_negated_numbers(program_)),
@@ -170,23 +170,23 @@ PointwiseKernel::PointwiseKernel(const JitNode& node, bool may_donate)
   for (size_t i = 0; i < space_.num_inputs(); ++i) {
     inputs_.push_back(geometry_of(*node.input(i)->type()));
   }
-  const Lists layout = parse_lists(node.s(names().layout), 2);
+  const Lists layout = parse_lists(node.s(pointwise_names().layout), 2);
   layout_ = Geometry::contiguous(program_.dtype, c10::DimVector(layout[0].begin(), layout[0].end()));
-  if (node.hasAttribute(names().moving)) {
-    moving_ = parse_lists(node.s(names().moving), 1)[0];
+  if (node.hasAttribute(pointwise_names().moving)) {
+    moving_ = parse_lists(node.s(pointwise_names().moving), 1)[0];
   }
-  if (node.hasAttribute(names().literals)) {
-    literals_ = parse_lists(node.s(names().literals), 1)[0];
+  if (node.hasAttribute(pointwise_names().literals)) {
+    literals_ = parse_lists(node.s(pointwise_names().literals), 1)[0];
   }
-  if (node.hasAttribute(names().rounded)) {
-    const Lists rounded = parse_lists(node.s(names().rounded), 1);
+  if (node.hasAttribute(pointwise_names().rounded)) {
+    const Lists rounded = parse_lists(node.s(pointwise_names().rounded), 1);
     for (const int64_t dtype : rounded[0]) {
       rounded_.push_back(static_cast<c10::ScalarType>(dtype));
     }
   }
-  const Lists depends = parse_lists(node.s(names().depends), num_outputs());
-  const Lists olds = parse_lists(node.s(names().old), num_outputs());
-  const Lists makers = parse_lists(node.s(names().made_by), num_outputs());
+  const Lists depends = parse_lists(node.s(pointwise_names().depends), num_outputs());
+  const Lists olds = parse_lists(node.s(pointwise_names().old), num_outputs());
+  const Lists makers = parse_lists(node.s(pointwise_names().made_by), num_outputs());
   const std::vector<std::string> ops = ops_of(node);
   for (size_t i = 0; i < num_outputs(); ++i) {
     infos_[i].inputs.resize(space_.num_inputs());
@@ -427,17 +427,17 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
     dtypes.push_back(static_cast<int64_t>(output.value.layout().dtype));
     makers.push_back({output.value.node->id(), static_cast<int64_t>(group.index_of(output.value.node))});
   }
-  node.s_(names().program, kernels::to_string(group.program(outputs)));
+  node.s_(pointwise_names().program, kernels::to_string(group.program(outputs)));
   const Geometry& layout = group.layout();
-  node.s_(names().layout, c10::Join(" ", layout.sizes) + ";" + c10::Join(" ", layout.strides));
-  node.s_(names().dtypes, to_text({dtypes}));
-  node.s_(names().places, to_text(places));
+  node.s_(pointwise_names().layout, c10::Join(" ", layout.sizes) + ";" + c10::Join(" ", layout.strides));
+  node.s_(pointwise_names().dtypes, to_text({dtypes}));
+  node.s_(pointwise_names().places, to_text(places));
   if (!moving.empty()) {
-    node.s_(names().moving, to_text({moving}));
+    node.s_(pointwise_names().moving, to_text({moving}));
   }
   if (!group.literals().empty()) {
-    node.s_(names().windows, to_text(windows));
-    node.s_(names().literals, to_text({group.literals()}));
+    node.s_(pointwise_names().windows, to_text(windows));
+    node.s_(pointwise_names().literals, to_text({group.literals()}));
   }
   std::vector<int64_t> rounded;
   bool rounds_any = false;
@@ -446,20 +446,20 @@ void set_pointwise(JitNode& node, const PointwiseGroup& group, const std::vector
     rounds_any |= kernels::is_narrow_float(number.dtype);
   }
   if (rounds_any) {
-    node.s_(names().rounded, to_text({rounded}));
+    node.s_(pointwise_names().rounded, to_text({rounded}));
   }
-  node.s_(names().depends, to_text(depends));
-  node.s_(names().old, to_text(olds));
-  node.s_(names().made_by, to_text(makers));
+  node.s_(pointwise_names().depends, to_text(depends));
+  node.s_(pointwise_names().old, to_text(olds));
+  node.s_(pointwise_names().made_by, to_text(makers));
   if (!for_rows.empty()) {
-    node.s_(names().for_rows, to_text({for_rows}));
+    node.s_(pointwise_names().for_rows, to_text({for_rows}));
   }
   if (!squeezed.empty()) {
-    node.s_(names().squeezed, to_text({squeezed}));
+    node.s_(pointwise_names().squeezed, to_text({squeezed}));
   }
   const auto is_total = [](const auto& output) { return output.total != kernels::Total::kNone; };
   if (std::any_of(outputs.begin(), outputs.end(), is_total)) {
-    node.s_(names().totals, to_text({totals}));
+    node.s_(pointwise_names().totals, to_text({totals}));
   }
 }
 

@@ -14,7 +14,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool has_text(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -101,10 +101,10 @@ TEST_F(Metrics, ReportsNameEveryMetricAndItsValue) {
   counter("CacheHit").add(7);
   timer("Compile").record(2'500'000);
   timer("Compile").record(1'500);
-  EXPECT_TRUE(contains(metrics_report(), "Counter: CacheHit\n  Value: 7\n")) << metrics_report();
-  EXPECT_TRUE(contains(metrics_report(), "Metric: Compile\n  TotalSamples: 2\n  Accumulator: 2.502ms\n"))
+  EXPECT_TRUE(has_text(metrics_report(), "Counter: CacheHit\n  Value: 7\n")) << metrics_report();
+  EXPECT_TRUE(has_text(metrics_report(), "Metric: Compile\n  TotalSamples: 2\n  Accumulator: 2.502ms\n"))
       << metrics_report();
-  EXPECT_TRUE(contains(metrics_report(), "  Min: 1.500us\n  Max: 2.500ms\n")) << metrics_report();
+  EXPECT_TRUE(has_text(metrics_report(), "  Min: 1.500us\n  Max: 2.500ms\n")) << metrics_report();
   EXPECT_EQ(short_report(), "Compile: 2 x 1.251ms\nCacheHit: 7\n");
 }
 

@@ -13,8 +13,8 @@
 namespace lazyplug {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
-constexpr size_t kHugePage = 2 * kMiB;
+constexpr size_t kMiBOfHost = 1 << 20;
+constexpr size_t kHugePage = 2 * kMiBOfHost;
 
 bool is_resident(char* page) {
   std::array<unsigned char, 1> resident{};
@@ -66,14 +66,14 @@ TEST(HostMemory, RefusedAddressesAreAnEmptyRange) {
 }
 
 TEST(HostMemory, ReleasedPagesAreZerosAndTheirNeighboursStay) {
-  const AddressRange range = reserve_addresses(3 * kMiB);
+  const AddressRange range = reserve_addresses(3 * kMiBOfHost);
   std::memset(range.begin, 7, range.size);
-  release_pages(range.begin + kMiB, kMiB);
-  EXPECT_FALSE(is_resident(range.begin + kMiB));
-  EXPECT_EQ(range.begin[kMiB - 1], 7);
-  EXPECT_EQ(range.begin[kMiB], 0);
-  EXPECT_EQ(range.begin[2 * kMiB - 1], 0);
-  EXPECT_EQ(range.begin[2 * kMiB], 7);
+  release_pages(range.begin + kMiBOfHost, kMiBOfHost);
+  EXPECT_FALSE(is_resident(range.begin + kMiBOfHost));
+  EXPECT_EQ(range.begin[kMiBOfHost - 1], 7);
+  EXPECT_EQ(range.begin[kMiBOfHost], 0);
+  EXPECT_EQ(range.begin[2 * kMiBOfHost - 1], 0);
+  EXPECT_EQ(range.begin[2 * kMiBOfHost], 7);
   release_pages(range.begin, range.size);
 }
 

@@ -13,9 +13,9 @@ namespace {
 using std::chrono::microseconds;
 
 // A program whose steps have so many ops, each of which takes so long when it is recorded, and when it runs at once.
-class Program {
+class StepProgram {
  public:
-  Program(int64_t ops, int64_t recorded_us, int64_t at_once_us)
+  StepProgram(int64_t ops, int64_t recorded_us, int64_t at_once_us)
       : ops_(ops), recorded_us_(recorded_us), at_once_us_(at_once_us) {}
 
   // Returns how many steps have run at once.
@@ -62,14 +62,14 @@ constexpr int64_t kEnough = 3'000; // steps for a trial
 
 TEST(ShortSteps, WhatIsFasterStays) {
   ShortSteps slow_reads;
-  Program line_search(6, 4, 3);
+  StepProgram line_search(6, 4, 3);
   line_search.run(slow_reads, kEnough);
   EXPECT_EQ(slow_reads.num_trials(), 1);
   EXPECT_EQ(slow_reads.num_won(), 1);
   EXPECT_EQ(line_search.run(slow_reads, 1'000), 1'000);
 
   ShortSteps fast_reads;
-  Program simulation(6, 3, 4);
+  StepProgram simulation(6, 3, 4);
   EXPECT_LT(simulation.run(fast_reads, kEnough), kEnough / 2);
   EXPECT_EQ(fast_reads.num_trials(), 1);
   EXPECT_EQ(fast_reads.num_won(), 0);
@@ -78,11 +78,11 @@ TEST(ShortSteps, WhatIsFasterStays) {
 
 TEST(ShortSteps, LongStepsAreNotTried) {
   ShortSteps loop;
-  EXPECT_EQ(Program(200, 3, 1).run(loop, kEnough), 0);
-  EXPECT_EQ(Program(1'100, 2, 1).run(loop, kEnough), 0);
+  EXPECT_EQ(StepProgram(200, 3, 1).run(loop, kEnough), 0);
+  EXPECT_EQ(StepProgram(1'100, 2, 1).run(loop, kEnough), 0);
   EXPECT_EQ(loop.num_trials(), 0);
   ShortSteps trials;
-  Program program(100, 4, 1);
+  StepProgram program(100, 4, 1);
   for (int i = 0; i < kEnough; ++i) { // unless all of them are alike
     program.set_ops(100 + i % 2);
     EXPECT_EQ(program.run(trials, 1), 0);
@@ -92,7 +92,7 @@ TEST(ShortSteps, LongStepsAreNotTried) {
 
 TEST(ShortSteps, ALoopAroundALongerStepIsTried) {
   ShortSteps trials;
-  Program program(100, 4, 3);
+  StepProgram program(100, 4, 3);
   program.run(trials, 100);
   EXPECT_EQ(trials.num_won(), 1);
   EXPECT_EQ(program.run(trials, 100), 100);
@@ -100,7 +100,7 @@ TEST(ShortSteps, ALoopAroundALongerStepIsTried) {
 
 TEST(ShortSteps, ALoopAroundManyTinyOpsIsTried) {
   ShortSteps trials;
-  Program program(1'000, 2, 1);
+  StepProgram program(1'000, 2, 1);
   program.run(trials, 100);
   EXPECT_EQ(trials.num_won(), 1);
   EXPECT_EQ(program.run(trials, 100), 100);
@@ -108,27 +108,27 @@ TEST(ShortSteps, ALoopAroundManyTinyOpsIsTried) {
 
 TEST(ShortSteps, StepsOfMuchComputationAreNotTried) {
   ShortSteps trials;
-  EXPECT_EQ(Program(6, 2'000, 1'500).run(trials, kEnough), 0);
+  EXPECT_EQ(StepProgram(6, 2'000, 1'500).run(trials, kEnough), 0);
   EXPECT_EQ(trials.num_trials(), 0);
 }
 
 TEST(ShortSteps, StopWhereStepsTakeMuchLongerAtOnce) {
   ShortSteps trials;
-  EXPECT_LT(Program(6, 50, 40'000).run(trials, kEnough), 10);
+  EXPECT_LT(StepProgram(6, 50, 40'000).run(trials, kEnough), 10);
   EXPECT_EQ(trials.num_won(), 0);
 }
 
 TEST(ShortSteps, AnotherProgramDoesNotGoWithTheLastForLong) {
   ShortSteps trials;
-  Program(6, 4, 3).run(trials, kEnough);
+  StepProgram(6, 4, 3).run(trials, kEnough);
   ASSERT_EQ(trials.num_won(), 1);
-  Program other(7, 2'000, 30'000);
+  StepProgram other(7, 2'000, 30'000);
   EXPECT_LE(other.run(trials, 1'000), 5);
 }
 
 TEST(ShortSteps, AreTriedMoreAndMoreSeldom) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   program.run(trials, 100'000);
   EXPECT_EQ(trials.num_trials(), 2);
   program.run(trials, 1'000'000);
@@ -137,9 +137,9 @@ TEST(ShortSteps, AreTriedMoreAndMoreSeldom) {
 
 TEST(ShortSteps, EachProgramHasItsTrial) {
   ShortSteps trials;
-  Program line_search(6, 4, 3);
-  Program simulation(7, 3, 4);
-  Program training(200, 4, 3);
+  StepProgram line_search(6, 4, 3);
+  StepProgram simulation(7, 3, 4);
+  StepProgram training(200, 4, 3);
   line_search.run(trials, kEnough);
   simulation.run(trials, kEnough);
   EXPECT_EQ(trials.num_trials(), 2);
@@ -156,9 +156,9 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
   constexpr int64_t kPair = 16 + 48;
   for (const int64_t num_steps : {kPair, kPair + 16}) { // of stretches that the first program finishes, after the first
     ShortSteps trials;
-    Program(1, 10, 9).run(trials, 32 + 48 + num_steps + 8);
+    StepProgram(1, 10, 9).run(trials, 32 + 48 + num_steps + 8);
     ASSERT_EQ(trials.num_trials(), 0);
-    Program other(6, 1, 3);
+    StepProgram other(6, 1, 3);
     other.run(trials, kEnough);
     EXPECT_EQ(other.run(trials, 1'000), 0) << num_steps;
   }
@@ -166,11 +166,11 @@ TEST(ShortSteps, ATrialIsAboutTheProgramThatBeganIt) {
 
 TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
   ShortSteps one;
-  Program op(1, 10, 9);
+  StepProgram op(1, 10, 9);
   EXPECT_EQ(op.run(one, 32 + 3 * (48 + 16)), 3 * 48) << "at once first";
   EXPECT_EQ(one.num_won(), 1);
   ShortSteps two;
-  Program other(2, 10, 9);
+  StepProgram other(2, 10, 9);
   for (int i = 0; i < 32 + 3 * (48 + 16); ++i) {
     op.run(two, 1);
     other.run(two, 1);
@@ -180,7 +180,7 @@ TEST(ShortSteps, ALoopAroundOneStepIsTriedInShortStretches) {
 
 TEST(ShortSteps, OneLoopAfterTheOtherHasItsTrialSoon) {
   ShortSteps trials;
-  Program program(1, 4, 3);
+  StepProgram program(1, 4, 3);
   EXPECT_EQ(program.run(trials, 100), 52) << "but for the 32 that are watched, and 16 to compare with";
   for (int64_t ops = 2; ops < 6; ++ops) {
     program.set_ops(ops);
@@ -191,13 +191,13 @@ TEST(ShortSteps, OneLoopAfterTheOtherHasItsTrialSoon) {
 
 TEST(ShortSteps, OnePairIsEnoughForAClearLoss) {
   ShortSteps trials;
-  EXPECT_LT(Program(6, 2, 4).run(trials, kEnough), 200);
+  EXPECT_LT(StepProgram(6, 2, 4).run(trials, kEnough), 200);
   EXPECT_EQ(trials.num_trials(), 1);
 }
 
 TEST(ShortSteps, TwoPairsAreEnoughForAClearGain) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   program.run(trials, 32 + 2 * (48 + 16));
   EXPECT_EQ(trials.num_won(), 1);
 }
@@ -207,7 +207,7 @@ TEST(ShortSteps, AMachineWhosePaceChangesIsNoGain) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     std::minstd_rand random(seed);
     ShortSteps trials;
-    Program program(6, 3, 4);
+    StepProgram program(6, 3, 4);
     for (int64_t step = 0; trials.num_trials() == 0; ++step) {
       ASSERT_LT(step, 30);
       program.set_pace(2 - step % 2);
@@ -220,7 +220,7 @@ TEST(ShortSteps, AMachineWhosePaceChangesIsNoGain) {
 
 TEST(ShortSteps, APauseOfTheProgramIsNoLoss) {
   ShortSteps trials;
-  Program line_search(6, 10, 9);
+  StepProgram line_search(6, 10, 9);
   for (int i = 0; i < kEnough / 20; ++i) { // a stretch of the loop has 48 steps
     line_search.run(trials, 20);
     line_search.pause(microseconds{5'000});
@@ -231,7 +231,7 @@ TEST(ShortSteps, APauseOfTheProgramIsNoLoss) {
 
 TEST(ShortSteps, APauseOfAProgramOfSeveralStepsIsNoLoss) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   for (int64_t i = 0; i < kEnough; ++i) { // a stretch has some 96 steps
     program.set_ops(6 + i % 2);
     program.run(trials, 1);
@@ -243,7 +243,7 @@ TEST(ShortSteps, APauseOfAProgramOfSeveralStepsIsNoLoss) {
 
 TEST(ShortSteps, WhatIsNotKnownGoesWithTheRest) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   program.run(trials, kEnough);
   int64_t num_at_once = 0;
   for (int64_t round = 0; round < 20; ++round) {
@@ -258,7 +258,7 @@ TEST(ShortSteps, WhatIsNotKnownGoesWithTheRest) {
 
 TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   program.set_changes(1);
   EXPECT_EQ(program.run(trials, kEnough), 0);
   EXPECT_EQ(trials.num_trials(), 0);
@@ -266,7 +266,7 @@ TEST(ShortSteps, ProgramsThatCompileAreNotTried) {
 
 TEST(ShortSteps, OutliveCountersThatAreReset) {
   ShortSteps trials;
-  Program program(6, 4, 3);
+  StepProgram program(6, 4, 3);
   program.run(trials, 500);
   program.reset_counters();
   program.run(trials, kEnough);

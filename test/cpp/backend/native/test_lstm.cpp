@@ -7,9 +7,9 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr int64_t kSteps = 3;
-constexpr int64_t kBatch = 2;
-constexpr int64_t kInput = 4;
-constexpr int64_t kHidden = 5;
+constexpr int64_t kLstmBatch = 2;
+constexpr int64_t kLstmInput = 4;
+constexpr int64_t kLstmHidden = 5;
 
 struct Settings {
   int64_t num_layers = 1;
@@ -34,21 +34,21 @@ struct Arguments {
 class NativeLstm : public NativeTest {
  protected:
   static Arguments make(const Settings& s) {
-    const int64_t output = s.projection ? s.projection : kHidden;
+    const int64_t output = s.projection ? s.projection : kLstmHidden;
     const int64_t num_states = s.num_layers * s.directions();
     Arguments arguments;
     const auto random = [&](c10::IntArrayRef sizes) { return at::randn(sizes, s.dtype); };
-    arguments.input = random({s.batch_first ? kBatch : kSteps, s.batch_first ? kSteps : kBatch, kInput});
-    arguments.state = {random({num_states, kBatch, output}), random({num_states, kBatch, kHidden})};
+    arguments.input = random({s.batch_first ? kLstmBatch : kSteps, s.batch_first ? kSteps : kLstmBatch, kLstmInput});
+    arguments.state = {random({num_states, kLstmBatch, output}), random({num_states, kLstmBatch, kLstmHidden})};
     for (int64_t i = 0; i < num_states; ++i) {
-      const int64_t width = i < s.directions() ? kInput : output * s.directions();
-      arguments.params.push_back(random({4 * kHidden, width}));
-      arguments.params.push_back(random({4 * kHidden, output}));
+      const int64_t width = i < s.directions() ? kLstmInput : output * s.directions();
+      arguments.params.push_back(random({4 * kLstmHidden, width}));
+      arguments.params.push_back(random({4 * kLstmHidden, output}));
       for (int bias = 0; s.has_biases && bias < 2; ++bias) {
-        arguments.params.push_back(random({4 * kHidden}));
+        arguments.params.push_back(random({4 * kLstmHidden}));
       }
       if (s.projection) {
-        arguments.params.push_back(random({s.projection, kHidden}));
+        arguments.params.push_back(random({s.projection, kLstmHidden}));
       }
     }
     return arguments;

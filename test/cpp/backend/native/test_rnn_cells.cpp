@@ -5,23 +5,23 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-constexpr int64_t kBatch = 2;
-constexpr int64_t kInput = 3;
-constexpr int64_t kHidden = 4;
+constexpr int64_t kCellBatch = 2;
+constexpr int64_t kCellInput = 3;
+constexpr int64_t kCellHidden = 4;
 
 class NativeRnnCells : public NativeTest {
  protected:
   static Tensors weights(int64_t gates) {
     return {
-        at::randn({gates * kHidden, kInput}),
-        at::randn({gates * kHidden, kHidden}),
-        at::randn({gates * kHidden}),
-        at::randn({gates * kHidden})};
+        at::randn({gates * kCellHidden, kCellInput}),
+        at::randn({gates * kCellHidden, kCellHidden}),
+        at::randn({gates * kCellHidden}),
+        at::randn({gates * kCellHidden})};
   }
 
-  const at::Tensor input = at::randn({kBatch, kInput});
-  const at::Tensor h = at::randn({kBatch, kHidden});
-  const at::Tensor c = at::randn({kBatch, kHidden});
+  const at::Tensor input = at::randn({kCellBatch, kCellInput});
+  const at::Tensor h = at::randn({kCellBatch, kCellHidden});
+  const at::Tensor c = at::randn({kCellBatch, kCellHidden});
 };
 
 TEST_F(NativeRnnCells, LstmIsThatOfTheCpu) {
@@ -48,7 +48,7 @@ TEST_F(NativeRnnCells, BiasIsOptional) {
 }
 
 TEST_F(NativeRnnCells, LstmGradientsAreThoseOfTheCpu) {
-  const at::Tensor gates = at::randn({kBatch, 4 * kHidden}).requires_grad_();
+  const at::Tensor gates = at::randn({kCellBatch, 4 * kCellHidden}).requires_grad_();
   const at::Tensor state = c.clone().requires_grad_();
   const auto parts = gates.chunk(4, 1);
   const at::Tensor cy = parts[1].sigmoid() * state + parts[0].sigmoid() * parts[2].tanh();
@@ -57,7 +57,7 @@ TEST_F(NativeRnnCells, LstmGradientsAreThoseOfTheCpu) {
   const at::Tensor grad_cy = at::randn_like(cy);
   ((hy * grad_hy).sum() + (cy * grad_cy).sum()).backward();
 
-  const at::Tensor zeros = to_lazy(at::zeros({kBatch, 4 * kHidden}));
+  const at::Tensor zeros = to_lazy(at::zeros({kCellBatch, 4 * kCellHidden}));
   const auto [lazy_hy, lazy_cy, workspace] =
       at::_thnn_fused_lstm_cell(to_lazy(gates.detach()), zeros, to_lazy(state.detach()));
   expect_equal(lazy_hy, hy.detach());
@@ -80,8 +80,8 @@ TEST_F(NativeRnnCells, LstmWithoutGradientsHasNone) {
 }
 
 TEST_F(NativeRnnCells, GruGradientsAreThoseOfTheCpu) {
-  const at::Tensor input_gates = at::randn({kBatch, 3 * kHidden}).requires_grad_();
-  const at::Tensor hidden_gates = at::randn({kBatch, 3 * kHidden}).requires_grad_();
+  const at::Tensor input_gates = at::randn({kCellBatch, 3 * kCellHidden}).requires_grad_();
+  const at::Tensor hidden_gates = at::randn({kCellBatch, 3 * kCellHidden}).requires_grad_();
   const at::Tensor state = h.clone().requires_grad_();
   const auto i = input_gates.chunk(3, 1);
   const auto g = hidden_gates.chunk(3, 1);

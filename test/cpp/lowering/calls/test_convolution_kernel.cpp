@@ -13,12 +13,12 @@
 namespace lazyplug {
 namespace {
 
-const c10::IValue kNone;
+const c10::IValue kNoBias;
 
 c10::Stack arguments(
     const at::Tensor& images,
     const at::Tensor& filters,
-    const c10::IValue& bias = kNone,
+    const c10::IValue& bias = kNoBias,
     const std::vector<int64_t>& stride = {1, 1},
     const std::vector<int64_t>& padding = {1, 1},
     bool is_transposed = false,
@@ -84,9 +84,9 @@ TEST_F(ConvolutionKernelTest, HasTheBitsOfPyTorch) {
   EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, bias, {2, 1}, {0, 1})));
   EXPECT_TRUE(
       is_ours("aten::convolution", arguments(at::randn({4, 1, 28, 28}), at::randn({6, 1, 5, 5}), at::randn({6}))));
-  EXPECT_TRUE(is_ours("aten::convolution", arguments(at::randn({8, 6, 40}), at::randn({7, 6, 3}), kNone, {1}, {1})));
+  EXPECT_TRUE(is_ours("aten::convolution", arguments(at::randn({8, 6, 40}), at::randn({7, 6, 3}), kNoBias, {1}, {1})));
   EXPECT_TRUE(
-      is_ours("aten::convolution", arguments(at::randn({16, 32, 50}), at::randn({20, 32, 3}), kNone, {1}, {1})));
+      is_ours("aten::convolution", arguments(at::randn({16, 32, 50}), at::randn({20, 32, 3}), kNoBias, {1}, {1})));
 }
 
 TEST_F(ConvolutionKernelTest, SoHaveGradients) {
@@ -96,7 +96,7 @@ TEST_F(ConvolutionKernelTest, SoHaveGradients) {
   for (const int64_t padding : {0, 1, 2}) {
     // Where windows have no room for more padding, oneDNN has another order for AVX2, beyond one block of channels.
     const bool has_input_here = padding < 2 || kernels::loops<float>().num_lanes != 8;
-    const auto forward = arguments(images, filters, kNone, {1, 1}, {padding, padding});
+    const auto forward = arguments(images, filters, kNoBias, {1, 1}, {padding, padding});
     const at::Tensor gradient = at::randn({4, 18, 10 + 2 * padding, 12 + 2 * padding});
     for (const auto& mask : {std::vector<bool>{true, false, false}, {false, true, false}, {false, true, true}}) {
       const bool is_ours_then = is_ours("aten::convolution_backward", arguments_of_gradient(gradient, forward, mask));
@@ -118,10 +118,10 @@ TEST_F(ConvolutionKernelTest, SoHaveGradients) {
       }
     }
   }
-  const auto full = arguments(images, at::randn({8, 20, 3, 3}), kNone, {1, 1}, {2, 2});
+  const auto full = arguments(images, at::randn({8, 20, 3, 3}), kNoBias, {1, 1}, {2, 2});
   const auto of_images = arguments_of_gradient(at::randn({4, 8, 14, 16}), full, {true, false, false});
   EXPECT_TRUE(is_ours("aten::convolution_backward", of_images));
-  const auto wide = arguments(at::randn({4, 20, 12, 14}), filters, kNone, {2, 2});
+  const auto wide = arguments(at::randn({4, 20, 12, 14}), filters, kNoBias, {2, 2});
   const auto of_filters = arguments_of_gradient(at::randn({4, 18, 6, 7}), wide, {false, true, false});
   EXPECT_TRUE(is_ours("aten::convolution_backward", of_filters));
   const auto of_input = arguments_of_gradient(at::randn({4, 18, 6, 7}), wide, {true, false, false});
@@ -138,8 +138,8 @@ TEST_F(ConvolutionKernelTest, InfinitiesBesidePaddingArePyTorchs) {
   const at::Tensor filters = at::randn({8, 8, 3, 3});
   EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters)));
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images, with_infinity(filters.clone()))));
-  EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, kNone, {1, 1}, {0, 0})));
-  c10::Stack unpadded = arguments(images, with_infinity(filters.clone()), kNone, {1, 1}, {0, 0});
+  EXPECT_TRUE(is_ours("aten::convolution", arguments(images, filters, kNoBias, {1, 1}, {0, 0})));
+  c10::Stack unpadded = arguments(images, with_infinity(filters.clone()), kNoBias, {1, 1}, {0, 0});
   EXPECT_TRUE(run_exact_kernel(make_op("aten::convolution"), unpadded));
   const at::Tensor gradient = at::randn({3, 8, 12, 15});
   for (const auto& mask : {std::vector<bool>{true, false, false}, {false, true, false}}) {
@@ -165,14 +165,16 @@ TEST_F(ConvolutionKernelTest, LeavesTheRestToPyTorch) {
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images, in_channels_last(filters))));
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images.transpose(2, 3), filters)));
   EXPECT_FALSE(is_ours("aten::convolution", arguments(images.to(at::kDouble), filters.to(at::kDouble))));
-  EXPECT_FALSE(is_ours("aten::convolution", arguments(images, filters, kNone, {1, 1}, {1, 1}, /*is_transposed=*/true)));
   EXPECT_FALSE(
-      is_ours("aten::convolution", arguments(images, at::randn({8, 4, 3, 3}), kNone, {1, 1}, {1, 1}, false, 2)));
+      is_ours("aten::convolution", arguments(images, filters, kNoBias, {1, 1}, {1, 1}, /*is_transposed=*/true)));
   EXPECT_FALSE(
-      is_ours("aten::convolution", arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNone, {1}, {1})));
+      is_ours("aten::convolution", arguments(images, at::randn({8, 4, 3, 3}), kNoBias, {1, 1}, {1, 1}, false, 2)));
+  EXPECT_FALSE(is_ours(
+      "aten::convolution",
+      arguments(at::randn({2, 8, 4, 5, 6}), at::randn({8, 8, 3, 3, 3}), kNoBias, {1}, {1})));
   const at::Tensor odd = at::randn({3, 6, 1}).transpose(1, 2); // whose result lies as if channels were last
-  EXPECT_FALSE(is_ours("aten::convolution", arguments(odd, at::randn({4, 1, 2}), kNone, {1}, {1})));
-  c10::Stack refused = arguments(images, filters, kNone, std::vector<int64_t>{});
+  EXPECT_FALSE(is_ours("aten::convolution", arguments(odd, at::randn({4, 1, 2}), kNoBias, {1}, {1})));
+  c10::Stack refused = arguments(images, filters, kNoBias, std::vector<int64_t>{});
   EXPECT_FALSE(run_exact_kernel(make_op("aten::convolution"), refused));
 }
 

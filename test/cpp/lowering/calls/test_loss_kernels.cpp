@@ -11,9 +11,9 @@
 namespace lazyplug {
 namespace {
 
-constexpr int64_t kNone = at::Reduction::None;
-constexpr int64_t kMean = at::Reduction::Mean;
-constexpr int64_t kSum = at::Reduction::Sum;
+constexpr int64_t kNoReduction = at::Reduction::None;
+constexpr int64_t kMeanReduction = at::Reduction::Mean;
+constexpr int64_t kSumReduction = at::Reduction::Sum;
 constexpr int64_t kIgnored = -100;
 
 class LossKernelsTest : public testing::Test {
@@ -35,7 +35,7 @@ void expect_loss_of_classes(const at::Tensor& scores, const at::Tensor& targets,
 
 TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
-    for (const int64_t reduction : {kMean, kSum}) {
+    for (const int64_t reduction : {kMeanReduction, kSumReduction}) {
       for (const int64_t batch : {1, 2, 15, 16, 17, 31, 32, 33, 100, 255, 256, 257, 1000, 1024}) {
         const at::Tensor scores = at::randn({batch, 6}, dtype).log_softmax(1);
         at::Tensor targets = at::randint(6, {batch}, at::kLong);
@@ -45,7 +45,7 @@ TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForClasses) {
       }
     }
   }
-  expect_loss_of_classes(at::randn({3, 4}), at::full({3}, kIgnored, at::kLong), kMean); // NaN
+  expect_loss_of_classes(at::randn({3, 4}), at::full({3}, kIgnored, at::kLong), kMeanReduction); // NaN
 }
 
 void expect_loss_of_differences(const char* name, const at::Tensor& x, const at::Tensor& y, int64_t reduction) {
@@ -62,7 +62,7 @@ void expect_loss_of_differences(const char* name, const at::Tensor& x, const at:
 TEST_F(LossKernelsTest, HaveTheBitsOfPyTorchForDifferences) {
   for (const char* name : {"aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"}) {
     for (const auto dtype : {at::kFloat, at::kDouble}) {
-      for (const int64_t reduction : {kMean, kSum}) {
+      for (const int64_t reduction : {kMeanReduction, kSumReduction}) {
         for (const int64_t size : {1, 2, 7, 8, 15, 33, 100, 1024, 4096}) {
           if (size > 1024 && std::string(name) != "aten::mse_loss") {
             continue; // PyTorch's are quicker
@@ -84,8 +84,8 @@ TEST_F(LossKernelsTest, SoDoSpecialNumbers) {
   y[3] = x[3] - 1;
   y[4] = x[4] + 1;
   for (const char* name : {"aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss"}) {
-    expect_loss_of_differences(name, x, y, kSum);
-    expect_loss_of_differences(name, x.slice(0, 2), y.slice(0, 2), kMean);
+    expect_loss_of_differences(name, x, y, kSumReduction);
+    expect_loss_of_differences(name, x.slice(0, 2), y.slice(0, 2), kMeanReduction);
   }
 }
 
@@ -94,13 +94,13 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
   const at::Tensor targets = at::tensor({0, 3, 1}, at::kLong);
   const auto is_loss = [&](const at::Tensor& scores,
                            const at::Tensor& targets,
-                           int64_t reduction = kMean,
+                           int64_t reduction = kMeanReduction,
                            const c10::IValue& weight = {}) {
     return is_computed_exactly("aten::nll_loss_forward", {scores, targets, weight, reduction, kIgnored});
   };
   EXPECT_TRUE(is_loss(scores, targets));
-  EXPECT_FALSE(is_loss(scores, targets, kNone));
-  EXPECT_FALSE(is_loss(scores, targets, kMean, at::rand({4})));
+  EXPECT_FALSE(is_loss(scores, targets, kNoReduction));
+  EXPECT_FALSE(is_loss(scores, targets, kMeanReduction, at::rand({4})));
   EXPECT_FALSE(is_loss(scores, targets + 1)) << "out of bounds";
   EXPECT_FALSE(is_loss(scores[0], targets[0]));
   EXPECT_FALSE(is_loss(at::randn({1025, 4}), at::randint(4, {1025}, at::kLong)));
@@ -109,17 +109,19 @@ TEST_F(LossKernelsTest, LeaveTheRestToPyTorch) {
   EXPECT_FALSE(is_loss(at::randn({4, 3}).t(), targets));
 
   const at::Tensor other = at::randn({3, 4});
-  EXPECT_TRUE(is_computed_exactly("aten::mse_loss", {scores, other, kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other, kNone}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other[0], kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other.to(at::kDouble), kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores.t(), other.t(), kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {at::randn({4097}), at::randn({4097}), kMean}));
-  EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {scores, other, kMean, 0.5}));
-  EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {at::randn({1025}), at::randn({1025}), kMean, 1.0}));
-  EXPECT_FALSE(is_computed_exactly("aten::huber_loss", {scores, other, kMean, 2.0}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({3, 4}), scores, other, kNone}));
-  EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({}, at::kDouble), scores, other, kMean}));
+  EXPECT_TRUE(is_computed_exactly("aten::mse_loss", {scores, other, kMeanReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other, kNoReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other[0], kMeanReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores, other.to(at::kDouble), kMeanReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {scores.t(), other.t(), kMeanReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss", {at::randn({4097}), at::randn({4097}), kMeanReduction}));
+  EXPECT_FALSE(is_computed_exactly("aten::smooth_l1_loss", {scores, other, kMeanReduction, 0.5}));
+  EXPECT_FALSE(
+      is_computed_exactly("aten::smooth_l1_loss", {at::randn({1025}), at::randn({1025}), kMeanReduction, 1.0}));
+  EXPECT_FALSE(is_computed_exactly("aten::huber_loss", {scores, other, kMeanReduction, 2.0}));
+  EXPECT_FALSE(is_computed_exactly("aten::mse_loss_backward", {at::randn({3, 4}), scores, other, kNoReduction}));
+  EXPECT_FALSE(
+      is_computed_exactly("aten::mse_loss_backward", {at::randn({}, at::kDouble), scores, other, kMeanReduction}));
 }
 
 } // namespace

@@ -9,10 +9,10 @@
 namespace lazyplug {
 namespace {
 
-constexpr int64_t kSum = 0;
-constexpr int64_t kMean = 1;
+constexpr int64_t kSumOfBag = 0;
+constexpr int64_t kMeanOfBag = 1;
 constexpr int64_t kMax = 2;
-const c10::IValue kNone;
+const c10::IValue kNoWeights;
 
 at::Tensor longs(std::vector<int64_t> numbers) {
   return at::tensor(numbers, at::kLong);
@@ -22,12 +22,12 @@ struct Bags {
   at::Tensor weight;
   at::Tensor indices;
   at::Tensor offsets;
-  int64_t mode = kMean;
+  int64_t mode = kMeanOfBag;
   bool has_end = false;
   int64_t padding = -1;
 };
 
-c10::Stack arguments_of(const Bags& bags, const c10::IValue& weights = kNone) {
+c10::Stack arguments_of(const Bags& bags, const c10::IValue& weights = kNoWeights) {
   return {bags.weight, bags.indices, bags.offsets, false, bags.mode, false, weights, bags.has_end, bags.padding};
 }
 
@@ -46,7 +46,7 @@ c10::Stack arguments_of_gradient(const Bags& bags) {
       false,
       bags.mode,
       false,
-      kNone,
+      kNoWeights,
       bags.padding};
 }
 
@@ -73,7 +73,7 @@ TEST_F(RowAddKernelsTest, ComputeGradientsOfEmbeddings) {
 TEST_F(RowAddKernelsTest, ComputeBagsAndTheirGradients) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const int64_t size : {1, 3, 8, 16, 31, 64}) {
-      for (const int64_t mode : {kSum, kMean}) {
+      for (const int64_t mode : {kSumOfBag, kMeanOfBag}) {
         for (const int64_t padding : {-1, 2}) {
           for (const bool has_end : {false, true}) {
             auto offsets = std::vector<int64_t>{0, 30, 30, 31, 90};
@@ -178,17 +178,17 @@ TEST_F(RowAddKernelsTest, LeaveTheRestToPyTorch) {
   EXPECT_FALSE(is_gradient(gradient, longs({1, 0, 1}).slice(0, 0, 0)));
 
   const Bags bags{at::randn({5, 4}), longs({1, 2, 3}), longs({0, 1})};
-  const auto is_bag = [](const Bags& bags, const c10::IValue& weights = kNone) {
+  const auto is_bag = [](const Bags& bags, const c10::IValue& weights = kNoWeights) {
     return is_computed_exactly("aten::_embedding_bag", arguments_of(bags, weights));
   };
   EXPECT_TRUE(is_bag(bags));
   EXPECT_FALSE(is_bag({bags.weight, bags.indices, bags.offsets, kMax}));
-  EXPECT_FALSE(is_bag({bags.weight, bags.indices, bags.offsets, kSum}, at::rand({3})));
+  EXPECT_FALSE(is_bag({bags.weight, bags.indices, bags.offsets, kSumOfBag}, at::rand({3})));
   EXPECT_FALSE(is_bag({bags.weight, longs({1, 5, 3}), bags.offsets}));
   EXPECT_FALSE(is_bag({bags.weight, bags.indices, longs({1, 2})}));
   EXPECT_FALSE(is_bag({bags.weight, bags.indices, longs({0, 2, 1})}));
   EXPECT_FALSE(is_bag({bags.weight, bags.indices, longs({0, 4})}));
-  EXPECT_FALSE(is_bag({bags.weight, bags.indices, longs({0, 2}), kSum, /*has_end=*/true}));
+  EXPECT_FALSE(is_bag({bags.weight, bags.indices, longs({0, 2}), kSumOfBag, /*has_end=*/true}));
   EXPECT_FALSE(is_bag({at::randn({4, 5}).t(), bags.indices, bags.offsets}));
 
   const at::Tensor self = at::randn({3, 4});

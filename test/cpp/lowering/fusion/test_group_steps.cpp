@@ -24,7 +24,7 @@ std::string program_of(
     size_t num_numbers = 0) {
   return kernels::to_string(make_program(
       steps,
-      {.dtype = c10::ScalarType::Float, .num_inputs = num_inputs, .num_numbers = num_numbers},
+      {.dtype = c10::ScalarType::Float, .num_inputs = num_inputs, .num_numbers = num_numbers, .num_literals = 0},
       outputs));
 }
 

@@ -11,8 +11,8 @@ namespace lazyplug {
 namespace {
 
 // Two leaves; a sum, a product that nobody needs, and a write through a view.
-struct Program {
-  Program() {
+struct SumProgram {
+  SumProgram() {
     a = trace.add_device_data(at::ones({4}), floats({4}), {7, false});
     b = trace.add_device_data(at::full({4}, 2.0), floats({4}), {8, true});
     unneeded = add_mul(trace, {b}, {b}, floats({4}));
@@ -25,7 +25,7 @@ struct Program {
 };
 
 TEST(TraceSlice, HasWhatItsRootsNeedAndNothingElse) {
-  const Program p;
+  const SumProgram p;
   const TraceSlice slice = extract(p.trace, p.sum);
   verify(slice.trace, slice.roots);
   EXPECT_EQ(
@@ -41,13 +41,13 @@ TEST(TraceSlice, HasWhatItsRootsNeedAndNothingElse) {
 }
 
 TEST(TraceSlice, TellsWhichLeavesItHas) {
-  const Program p;
+  const SumProgram p;
   EXPECT_EQ(extract(p.trace, {p.sum, p.a}).leaves, std::vector<uint32_t>({0, 1}));
   EXPECT_EQ(extract(p.trace, p.unneeded).leaves, std::vector<uint32_t>({1}));
 }
 
 TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
-  const Program p;
+  const SumProgram p;
   Trace alone;
   const Value a = add_leaf(alone, at::ones({4}));
   const Value b = add_leaf(alone, at::ones({4}));
@@ -56,7 +56,7 @@ TEST(TraceSlice, HashesLikeTheSameProgramRecordedAlone) {
 }
 
 TEST(TraceSlice, KeepsWritesAndTheIdentityOfOperands) {
-  Program p;
+  SumProgram p;
   TraceSlice slice = extract(p.trace, p.written);
   verify(slice.trace, slice.roots);
   const auto operands = slice.trace.operands(slice.trace.node(slice.roots[0].node));
@@ -67,7 +67,7 @@ TEST(TraceSlice, KeepsWritesAndTheIdentityOfOperands) {
 }
 
 TEST(TraceSlice, CopyWithoutDataIsTheSameProgram) {
-  const Program p;
+  const SumProgram p;
   const Trace copy = copy_without_data(p.trace);
   EXPECT_EQ(copy.hash(), p.trace.hash());
   EXPECT_EQ(copy.size(), p.trace.size());
@@ -108,7 +108,7 @@ TEST(TraceSlice, CopyWithoutDataKeepsTheLengthOfLists) {
 }
 
 TEST(TraceSlice, RootsAreDistinctAndReadThroughViews) {
-  const Program p;
+  const SumProgram p;
   TraceSlice slice = extract(p.trace, p.sum);
   const Value sum = slice.roots[0];
   slice.roots.clear();

@@ -12,7 +12,7 @@ class ExtremeKernelTest : public NodeTest {
   ExtremeKernelTest() : NodeTest(extreme_kernel) {}
 };
 
-const c10::IValue kNone;
+const c10::IValue kNoDim;
 
 // Few values, so that some are equal.
 at::Tensor repetitive(at::IntArrayRef sizes, at::ScalarType dtype) {
@@ -23,7 +23,7 @@ TEST_F(ExtremeKernelTest, FindsTheFirstOfEqualOnes) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kLong}) {
     const at::Tensor tensor = repetitive({3, 4, 5}, dtype);
     for (const char* op : {"aten::argmax", "aten::argmin"}) {
-      expect_same(op, "", tensor, {kNone, false});
+      expect_same(op, "", tensor, {kNoDim, false});
       expect_same(op, "", repetitive({}, dtype), {-1, true});
       for (int64_t dim = -3; dim < 3; ++dim) {
         expect_same(op, "", tensor, {dim, dim % 2 == 0});
