@@ -1,6 +1,8 @@
 #include "backend/execution/device_context.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "backend/diagnostics/origins.h"
 #include "backend/diagnostics/python_hooks.h"
@@ -295,6 +297,18 @@ at::Tensor DeviceContext::read(LazyStorageImpl& storage, const c10::TensorImpl& 
   Lock lock(storage.context().mutex_);
   make_available(storage, lock);
   return storage.part(tensor);
+}
+
+bool DeviceContext::read_bytes(LazyStorageImpl& storage, size_t offset, size_t num_bytes, void* destination) {
+  ensure_initialized();
+  const SyncCause cause("memory access");
+  Lock lock(storage.context().mutex_);
+  make_available(storage, lock);
+  const bool is_there = offset + num_bytes <= storage.memory_.nbytes();
+  if (is_there) {
+    std::memcpy(destination, static_cast<const std::byte*>(storage.memory_.data()) + offset, num_bytes);
+  }
+  return is_there;
 }
 
 void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {

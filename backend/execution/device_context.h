@@ -62,6 +62,8 @@ class DeviceContext {
   // The same, and returns what a tensor of the storage is on the CPU, for who reads it now. Others may be given the
   // same CPU tensor.
   static at::Tensor read(LazyStorageImpl& storage, const c10::TensorImpl& tensor);
+  // The same for a few bytes, which are copied; false, and nothing done, if the contents end before them.
+  static bool read_bytes(LazyStorageImpl& storage, size_t offset, size_t num_bytes, void* destination);
   static LazyStorageImpl::State state_of(const LazyStorageImpl& storage);
   // Whether materialize() would find the contents computed.
   static bool is_ready(const LazyStorageImpl& storage);

@@ -199,12 +199,38 @@ void note_read(const char* what) {
   counter.add();
 }
 
+template <typename T>
+std::optional<at::Scalar> first_element(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  T element;
+  const size_t offset = static_cast<size_t>(tensor.storage_offset()) * sizeof(T);
+  return DeviceContext::read_bytes(storage, offset, sizeof(T), &element) ? std::optional<at::Scalar>(element)
+                                                                         : std::nullopt;
+}
+
+// Without a CPU tensor, which costs more than the read. Nothing for rare dtypes.
+std::optional<at::Scalar> first_element(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
+  switch (c10::typeMetaToScalarType(tensor.dtype())) {
+#define LAZYPLUG_ELEMENT(type, name) \
+  case c10::ScalarType::name:        \
+    return first_element<type>(storage, tensor);
+    AT_FORALL_SCALAR_TYPES_AND3(Bool, Half, BFloat16, LAZYPLUG_ELEMENT)
+#undef LAZYPLUG_ELEMENT
+    default:
+      return std::nullopt;
+  }
+}
+
 } // namespace
 
 // Past the dispatcher, as the next one.
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   note_read("reading a value");
   const SyncCause cause("item");
+  if (auto* storage = LazyStorageImpl::of(self)) {
+    if (const auto element = first_element(*storage, *self.unsafeGetTensorImpl())) {
+      return *element;
+    }
+  }
   return at::native::_local_scalar_dense_cpu(cpu_operand(self));
 }
 

@@ -36,6 +36,15 @@ TEST_F(DeviceContextTest, OneReadRunsEverythingOnce) {
   EXPECT_EQ(count("FallbackTotal"), 0);
 }
 
+TEST_F(DeviceContextTest, ReadsBytesUpToTheEndOfTheContents) {
+  const at::Tensor y = x + x;
+  float element = -1;
+  EXPECT_TRUE(DeviceContext::read_bytes(storage_of(y), 5 * sizeof(float), sizeof(float), &element));
+  EXPECT_EQ(element, 10);
+  EXPECT_FALSE(DeviceContext::read_bytes(storage_of(y), 6 * sizeof(float), sizeof(float), &element));
+  EXPECT_EQ(element, 10);
+}
+
 TEST_F(DeviceContextTest, FlushOfNothingIsNothing) {
   context_.synchronize();
   context_.synchronize();

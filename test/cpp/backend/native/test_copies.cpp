@@ -57,6 +57,40 @@ TEST_F(NativeCopies, FromTheCpuIntoBits) {
   expect_equal(at::imag(lazy).clone(), at::full({2}, -5.F));
 }
 
+TEST_F(NativeCopies, ElementsAreReadOfEveryDtypeAndPlace) {
+  for (const auto dtype :
+       {at::kBool,
+        at::kByte,
+        at::kChar,
+        at::kShort,
+        at::kInt,
+        at::kLong,
+        at::kHalf,
+        at::kBFloat16,
+        at::kFloat,
+        at::kDouble,
+        at::kComplexFloat,
+        at::kUInt16}) {
+    const at::Tensor numbers = iota({2, 3}).to(dtype);
+    const at::Tensor lazy = to_lazy(numbers);
+    for (int64_t row = 0; row < 2; ++row) {
+      const at::Scalar element = lazy.t().select(1, row).select(0, 1).item();
+      const at::Scalar expected = numbers.select(0, row).select(0, 1).item();
+      EXPECT_EQ(element.toComplexDouble(), expected.toComplexDouble()) << dtype << row;
+      EXPECT_EQ(element.type(), expected.type()) << dtype;
+    }
+  }
+  const at::Tensor i = to_lazy(at::complex(iota({2}), iota({2}) + 1));
+  EXPECT_EQ(at::conj(i).select(0, 1).item().toComplexDouble(), c10::complex<double>(1, -2));
+  EXPECT_EQ(at::imag(at::conj(i)).select(0, 0).item().toDouble(), -1);
+}
+
+TEST_F(NativeCopies, ElementsOfResultsAreReadWhenTheyAreThere) {
+  EXPECT_EQ((x + x).select(0, 1).select(0, 2).item().toFloat(), 10);
+  EXPECT_EQ(count("NodesExecuted"), 1);
+  EXPECT_EQ(count("ScalarRead"), 1);
+}
+
 TEST_F(NativeCopies, FromTheCpuDoesNotChangeWhatWasReadBefore) {
   const at::Tensor before = x * 2;
   at::Tensor y = x;
