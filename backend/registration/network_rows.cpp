@@ -163,6 +163,9 @@ std::vector<OpRow> network_rows() {
        .layouts = {layout::like(0), layout::like(0)},
        .fast = fast<ops::sort>(),
        .reason = kChecksLess},
+      {.op = "aten::_fused_moving_avg_obs_fq_helper",
+       .traits = {.infer_on_cpu = true},
+       .reason = "its Meta kernel does not give the statistics of channels their size"},
       // Normalizations.
       {.op = "aten::native_batch_norm",
        .traits =
@@ -183,6 +186,13 @@ std::vector<OpRow> network_rows() {
       {.op = "aten::_native_batch_norm_legit",
        .traits = {.infer_on_cpu = true, .is_quick = true},
        .reason = kOtherShapes},
+      {.op = "aten::_native_batch_norm_legit_functional",
+       .traits = {.infer_on_cpu = true, .is_quick = true},
+       .reason = kOtherShapes},
+      {.op = "aten::_native_batch_norm_legit_no_training",
+       .traits = {.infer_on_cpu = true, .is_quick = true},
+       .reason = kOtherShapes},
+      {.op = "aten::_batch_norm_no_update", .traits = {.infer_on_cpu = true, .is_quick = true}, .reason = kOtherShapes},
       {.op = "aten::_batch_norm_with_update",
        .traits = {.infer_on_cpu = true, .is_quick = true},
        .reason = kOtherShapes},

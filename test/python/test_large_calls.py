@@ -106,6 +106,40 @@ def test_large_calls_are_as_on_the_cpu(name):
         both(LARGE[name], x)
 
 
+BATCH_NORMS = {
+    "no_training": lambda x, w, b, m, v: torch.ops.aten._native_batch_norm_legit_no_training(x, w, b, m, v, 0.1, 1e-5),
+    "no_update": lambda x, w, b, m, v: torch.ops.aten._batch_norm_no_update(x, w, b, m, v, 0.1, 1e-5),
+    "evaluated": lambda x, w, b, m, v: torch.ops.aten._native_batch_norm_legit(x, w, b, m, v, False, 0.1, 1e-5),
+    "trained": lambda x, w, b, m, v: torch.ops.aten._native_batch_norm_legit(x, w, b, m, v, True, 0.1, 1e-5),
+    "functional": lambda x, *r: torch.ops.aten._native_batch_norm_legit_functional(x, *r, False, 0.1, 1e-5),
+    "trained functional": lambda x, *r: torch.ops.aten._native_batch_norm_legit_functional(x, *r, True, 0.1, 1e-5),
+}
+
+
+@pytest.mark.parametrize("size", [4, 64])
+@pytest.mark.parametrize("name", BATCH_NORMS)
+def test_batch_norms_return_the_statistics_that_the_cpu_returns(name, size):
+    x, channels = torch.rand(2, 3, size, size), [torch.rand(3) for _ in range(4)]
+    for _ in range(3):
+        both(BATCH_NORMS[name], x, *channels)
+
+
+@pytest.mark.parametrize(("width", "fallbacks"), [(4, 1), (128, 0)])
+def test_a_kernel_that_resizes_what_it_writes(width, fallbacks):
+    """The statistics of an observer have the size of the channels from its first call on, which falls back if it is
+    small."""
+
+    def quantize(x, low, high, scale, zero):
+        on = torch.ones(1, dtype=torch.long, device=x.device)
+        averaging, levels, by_channel = 0.01, (-128, 127), (0, True, False)
+        statistics = low, high, scale, zero
+        arguments = x, on, on, *statistics, averaging, *levels, *by_channel
+        return *(torch.fused_moving_avg_obs_fake_quant(*arguments) for _ in range(3)), *statistics
+
+    statistics = torch.empty(0), torch.empty(0), torch.ones(1), torch.zeros(1, dtype=torch.int32)
+    both(quantize, torch.rand(width, width), *statistics, fallbacks=fallbacks)
+
+
 def test_a_large_call_that_is_refused_raises_each_time():
     for _ in range(2):
         with pytest.raises(torch.linalg.LinAlgError, match="singular"):

@@ -51,6 +51,16 @@ TEST(MetaKernels, WhatIsWrittenIsReturned) {
   EXPECT_TRUE(results[0].toTensor().is_same(x));
 }
 
+// The composite kernel calls an op that writes the statistics, if it is to, and makes results of its own.
+TEST(MetaKernels, DoNotKnowWhatIsMadeBesideAWrite) {
+  const at::Tensor channels = meta({3});
+  EXPECT_TRUE(told(
+                  "aten::_native_batch_norm_legit_no_training",
+                  "",
+                  {meta({2, 3, 4, 4}), channels, channels, channels, channels, 0.1, 1e-5})
+                  .empty());
+}
+
 TEST(MetaKernels, NonStridedOpsAreTakenApart) {
   const auto results = told("aten::stack", "", {c10::List<at::Tensor>({meta({2, 3}), meta({2, 3})}), int64_t{1}});
   ASSERT_EQ(results.size(), 1);
