@@ -113,12 +113,6 @@ bool may_be_resized(const OpInfo& op, const c10::Stack& stack) {
   return false;
 }
 
-// Some also make results of what they write.
-bool returns_what_it_writes(const OpInfo& op) {
-  const auto& aliases = op.return_aliases();
-  return std::all_of(aliases.begin(), aliases.end(), [](int argument) { return argument >= 0; });
-}
-
 c10::Stack written_arguments(const OpInfo& op, const c10::Stack& stack) {
   c10::Stack results;
   for (const int argument : op.return_aliases()) {
@@ -147,7 +141,7 @@ void tell_inner(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/,
   if (!op.writes() || checks_what_it_writes(op)) {
     return tell(op, stack);
   }
-  if (!returns_what_it_writes(op) || may_be_resized(op, *stack)) {
+  if (!op.returns_only_arguments() || may_be_resized(op, *stack)) {
     throw NotKnown();
   }
   replace_arguments(op, written_arguments(op, *stack), stack);

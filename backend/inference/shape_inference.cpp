@@ -235,10 +235,9 @@ Inference run_on_stand_ins(const Call& call, const c10::Stack& stack, c10::Devic
 
 // A call that writes in place has the results that it was given.
 bool is_in_place(const Call& call) {
-  const auto& aliases = call.op->return_aliases();
   const auto is_out = [](const TensorArg& arg) { return arg.out; };
   return call.any_written && std::none_of(call.tensors.begin(), call.tensors.end(), is_out) &&
-         std::all_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
+         call.op->returns_only_arguments();
 }
 
 // Whether a small call's CPU kernel may be asked instead of its Meta kernel. What

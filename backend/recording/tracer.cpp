@@ -241,13 +241,12 @@ void resize_and_infer(Call& call, Inference& inference, const c10::Stack& stack)
 // A kernel may give other strides to an out= argument that has its sizes
 // already. That matters to nobody if there is nothing to compute.
 bool is_done(const OpInfo& op, const std::vector<Geometry>& resized, const Call& call) {
-  const auto is_argument = [](int alias) { return alias >= 0; };
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (call.tensors[i].tensor && call.tensors[i].written && resized[i].numel() != 0) {
       return false;
     }
   }
-  return std::all_of(op.return_aliases().begin(), op.return_aliases().end(), is_argument);
+  return op.returns_only_arguments();
 }
 
 // Replaces the arguments on the stack by those that the op returns.

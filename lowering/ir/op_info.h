@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ArrayRef.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -197,6 +198,10 @@ class OpInfo {
   // For each return, the argument it is an alias of, or -1.
   const std::vector<int>& return_aliases() const {
     return return_aliases_;
+  }
+  // Whether it returns nothing but arguments. Some ops that write return what they make, too.
+  bool returns_only_arguments() const {
+    return std::all_of(return_aliases_.begin(), return_aliases_.end(), [](int alias) { return alias >= 0; });
   }
   // False if the op can never be traced: it returns something that is not a
   // tensor, its output's shape depends on data, or takes arguments that a

@@ -54,6 +54,9 @@ TEST(OpInfo, ReturnsKnowWhatTheyAlias) {
   EXPECT_EQ(make_op("aten::add_", "Tensor").return_aliases(), std::vector<int>({0}));
   EXPECT_EQ(make_op("aten::add", "out").return_aliases(), std::vector<int>({3}));
   EXPECT_EQ(make_op("aten::sort", "values").return_aliases(), std::vector<int>({3, 4}));
+  EXPECT_FALSE(make_op("aten::add", "Tensor").returns_only_arguments());
+  EXPECT_TRUE(make_op("aten::sort", "values").returns_only_arguments());
+  EXPECT_FALSE(make_op("aten::_native_batch_norm_legit", "").returns_only_arguments()) << "though it writes";
 }
 
 TEST(OpInfo, PointwiseOpsAreKnownByTheirTagUnlessTraitsSayOtherwise) {
