@@ -283,32 +283,31 @@ StreamContext* DeviceContext::end_step(const LazyStorageImpl& storage, Lock& loc
   return &stream;
 }
 
-c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
+template <typename Use>
+auto DeviceContext::use_available(LazyStorageImpl& storage, const Use& use) {
   ensure_initialized();
   const SyncCause cause("memory access"); // unless the caller knows better
   Lock lock(storage.context().mutex_);
   make_available(storage, lock);
-  return storage.memory_;
+  return use();
+}
+
+c10::Storage DeviceContext::materialize(LazyStorageImpl& storage) {
+  return use_available(storage, [&] { return storage.memory_; });
 }
 
 at::Tensor DeviceContext::read(LazyStorageImpl& storage, const c10::TensorImpl& tensor) {
-  ensure_initialized();
-  const SyncCause cause("memory access");
-  Lock lock(storage.context().mutex_);
-  make_available(storage, lock);
-  return storage.part(tensor);
+  return use_available(storage, [&] { return storage.part(tensor); });
 }
 
 bool DeviceContext::read_bytes(LazyStorageImpl& storage, size_t offset, size_t num_bytes, void* destination) {
-  ensure_initialized();
-  const SyncCause cause("memory access");
-  Lock lock(storage.context().mutex_);
-  make_available(storage, lock);
-  const bool is_there = offset + num_bytes <= storage.memory_.nbytes();
-  if (is_there) {
-    std::memcpy(destination, static_cast<const std::byte*>(storage.memory_.data()) + offset, num_bytes);
-  }
-  return is_there;
+  return use_available(storage, [&] {
+    const bool is_there = offset + num_bytes <= storage.memory_.nbytes();
+    if (is_there) {
+      std::memcpy(destination, static_cast<const std::byte*>(storage.memory_.data()) + offset, num_bytes);
+    }
+    return is_there;
+  });
 }
 
 void DeviceContext::make_available(LazyStorageImpl& storage, Lock& lock) {

@@ -151,6 +151,9 @@ class DeviceContext {
   static void settle(LazyStorageImpl& storage, Lock& lock);
   static void allocate(LazyStorageImpl& storage, Lock& lock);
   static void make_available(LazyStorageImpl& storage, Lock& lock);
+  // What `use` returns, called under the lock while the contents are there.
+  template <typename Use>
+  static auto use_available(LazyStorageImpl& storage, const Use& use);
   static void raise_failed_check(StreamContext& stream, Lock& lock);
   StreamContext* end_step(const LazyStorageImpl& storage, Lock& lock);
   static void drop_leaf(LazyStorageImpl& storage);

@@ -8,6 +8,7 @@
 
 #include "backend/ops/op_registry.h"
 #include "backend/ops/op_table.h"
+#include "backend/ops/results.h"
 #include "lowering/calls/runtime_ops.h"
 
 // The composite kernels that PyTorch has for devices without kernels of their own
@@ -38,11 +39,6 @@ std::optional<c10::DispatchKey> composite_key(const c10::OperatorHandle& op) {
   return std::nullopt;
 }
 
-void replace_arguments(const OpInfo& op, c10::Stack results, c10::Stack* stack) {
-  torch::jit::drop(*stack, op.num_args());
-  stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
-}
-
 // Numbers are checked, as where the kernel runs; how large the tensor is that it
 // fills makes no difference.
 void fill_another(const OpInfo& op, size_t tensor, c10::Stack* stack) {
@@ -56,7 +52,7 @@ void fill_another(const OpInfo& op, size_t tensor, c10::Stack* stack) {
     }
   }
   op.handle().callBoxed(small);
-  replace_arguments(op, {written}, stack);
+  replace_arguments(op, Results{written}, stack);
 }
 
 // The tensor that the call writes, if it is made of numbers and itself; or -1.
@@ -113,14 +109,6 @@ bool may_be_resized(const OpInfo& op, const c10::Stack& stack) {
   return false;
 }
 
-c10::Stack written_arguments(const OpInfo& op, const c10::Stack& stack) {
-  c10::Stack results;
-  for (const int argument : op.return_aliases()) {
-    results.push_back(torch::jit::peek(stack, argument, op.num_args()));
-  }
-  return results;
-}
-
 bool is_structured(const OpInfo& op) {
   return op.handle().hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
@@ -144,7 +132,7 @@ void tell_inner(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/,
   if (!op.returns_only_arguments() || may_be_resized(op, *stack)) {
     throw NotKnown();
   }
-  replace_arguments(op, written_arguments(op, *stack), stack);
+  replace_arguments(op, returned_arguments(op, *stack), stack);
 }
 
 // Composite kernels of other libraries may be anything. What resizes, or checks

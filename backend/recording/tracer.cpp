@@ -12,6 +12,7 @@
 #include "backend/inference/read_call.h"
 #include "backend/inference/recall.h"
 #include "backend/ops/op_registry.h"
+#include "backend/ops/results.h"
 #include "backend/recording/fallback.h"
 #include "backend/recording/force_fallback.h"
 #include "common/config.h"
@@ -132,13 +133,6 @@ c10::IValue take_list(Outputs& fresh, size_t& next, uint32_t count) {
   return list;
 }
 
-using Results = c10::SmallVector<c10::IValue, 4>;
-
-void replace_arguments(const OpInfo& op, Results& results, c10::Stack* stack) {
-  torch::jit::drop(*stack, op.num_args());
-  stack->insert(stack->end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
-}
-
 // Calls `visit` with each tensor that a _foreach_ op writes, unless somebody above the device has seen to it.
 template <typename Visit>
 void visit_written(const OpInfo& op, const c10::Stack& stack, const Visit& visit) {
@@ -189,7 +183,7 @@ void push_results(const OpInfo& op, const Signature& signature, Outputs fresh, c
         break;
     }
   }
-  replace_arguments(op, results, stack);
+  replace_arguments(op, std::move(results), stack);
 }
 
 void resize_arguments(const Call& call, const std::vector<Geometry>& geometries) {
@@ -247,15 +241,6 @@ bool is_done(const OpInfo& op, const std::vector<Geometry>& resized, const Call&
     }
   }
   return op.returns_only_arguments();
-}
-
-// Replaces the arguments on the stack by those that the op returns.
-void push_written(const OpInfo& op, c10::Stack* stack) {
-  Results results;
-  for (int alias : op.return_aliases()) {
-    results.push_back(torch::jit::peek(*stack, alias, op.num_args()));
-  }
-  replace_arguments(op, results, stack);
 }
 
 bool may_be_predicted(const OpInfo& op) {
@@ -393,7 +378,7 @@ void trace_unpredicted(const OpInfo& op, c10::Stack* stack) {
   if (!inference.resized.empty()) {
     resize_and_infer(call, inference, *stack);
     if (!inference.resized.empty() && is_done(op, inference.resized, call)) {
-      return push_written(op, stack);
+      return replace_arguments(op, returned_arguments(op, *stack), stack);
     }
   }
   record_or_run(call, inference, stack);
