@@ -11,6 +11,7 @@
 #include "lowering/calls/indexed_rows.h"
 #include "lowering/calls/light_calls.h"
 #include "lowering/calls/plain_tensors.h"
+#include "lowering/calls/small_copy.h"
 #include "lowering/calls/small_extreme.h"
 #include "lowering/calls/small_out.h"
 #include "lowering/calls/small_pointwise.h"
@@ -293,6 +294,9 @@ std::unique_ptr<const SmallCalls> make_small_calls(const OpInfo& op) {
   }
   if (op.name() == "aten::index_put_") {
     return std::make_unique<SmallPuts>();
+  }
+  if (auto copies = make_small_copy(op)) {
+    return copies;
   }
   if (const auto* sum = SmallSum::find(op)) {
     return std::make_unique<SmallSums>(*sum);
