@@ -33,6 +33,10 @@ int64_t add_sizes(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
+bool asks_for_pinned(const ArgInfo& arg, const c10::IValue& value) {
+  return value.isBool() && value.toBool() && arg.name == "pin_memory";
+}
+
 class CallReader {
  public:
   explicit CallReader(const OpInfo& op) {
@@ -89,6 +93,7 @@ class CallReader {
         read_device(value);
         break;
       case ArgKind::kConstant:
+        call_.asks_for_pinned |= asks_for_pinned(arg, value);
         read_constant(value);
         break;
     }
@@ -353,7 +358,7 @@ class PlainArguments {
       case ArgKind::kScalar:
         return is_number(value);
       case ArgKind::kConstant:
-        return is_number(value) || value.isString() || value.isIntList();
+        return (is_number(value) || value.isString() || value.isIntList()) && !asks_for_pinned(arg, value);
       case ArgKind::kDevice:
       case ArgKind::kGenerator:
         return false;

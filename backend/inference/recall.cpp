@@ -6,6 +6,7 @@
 #include "backend/caches/varying_sizes.h"
 #include "backend/execution/lazy_storage.h"
 #include "backend/ops/call_kinds.h"
+#include "device/runtime.h"
 
 namespace lazyplug {
 namespace {
@@ -54,6 +55,7 @@ std::optional<Inference> recall(const Call& call) {
 }
 
 Inference infer(const Call& call, const c10::Stack& stack) {
+  check_not_pinned(call.asks_for_pinned); // as torch.empty() does, which is not recorded
   if (auto known = recall(call)) {
     return std::move(*known);
   }

@@ -15,7 +15,6 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "device/cpu_allocator.h"
-#include "device/runtime.h"
 #include "lowering/execution/execution_guard.h"
 
 namespace lazyplug {
@@ -414,21 +413,11 @@ Inference ask_kernels(const Call& call, const c10::Stack& stack) {
   }
 }
 
-// As torch.empty does, which is not recorded. Nothing of such a call is remembered.
-void refuse_pinned(const Call& call, const c10::Stack& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isBool() && call.op->args()[i].name == "pin_memory") {
-      check_not_pinned(arguments[i].toBool());
-    }
-  }
-}
-
 } // namespace
 
 Inference infer_shapes(const Call& call, const c10::Stack& stack) {
   static Counter& inferences = counter("ShapeInference");
   inferences.add();
-  refuse_pinned(call, stack);
   if (call.any_written && may_overlap(call)) {
     rehearse(call, stack);
   }

@@ -35,6 +35,8 @@ struct Call {
   // The device argument asks for a result elsewhere, or tensors are on several
   // devices: for the op's composite kernel.
   bool crosses_devices = false;
+  // Its result is to be in pinned memory, which is the CPU's.
+  bool asks_for_pinned = false;
   // Why the call cannot be traced, or null.
   const char* obstacle = nullptr;
 };

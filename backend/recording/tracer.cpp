@@ -318,7 +318,7 @@ std::optional<Known> record_known(const OpInfo& op, c10::ArrayRef<c10::IValue> a
     return Known{{}, plain->device, reason};
   }
   Call call = read_arguments(op, arguments);
-  if (call.crosses_devices || call.obstacle || call.device < 0) {
+  if (call.crosses_devices || call.obstacle || call.asks_for_pinned || call.device < 0) {
     return std::nullopt;
   }
   const auto known = recall(call);

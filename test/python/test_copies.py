@@ -186,10 +186,21 @@ def test_copies_of_narrow_floats_keep_the_bits_of_nan(dtype, name, count, fusion
 
 @pytest.mark.lazy_only
 @pytest.mark.parametrize("make", (torch.empty, torch.zeros, torch.ones, torch.rand))
-def test_memory_of_the_device_is_not_pinned(make):
-    for mode in ("never", "always"):
-        with flag("run_at_once", mode), pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
-            make(2, device=DEVICE, pin_memory=True)
-    with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
-        torch.zeros_like(torch.ones(2, device=DEVICE), pin_memory=True)
+@pytest.mark.parametrize("mode", ("never", "always"))
+def test_memory_of_the_device_is_not_pinned(make, mode):
+    with flag("run_at_once", mode), pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        make(2, device=DEVICE, pin_memory=True)
+
+
+@pytest.mark.lazy_only
+@pytest.mark.parametrize("make", (torch.empty_like, torch.zeros_like, torch.ones_like, torch.rand_like))
+@pytest.mark.parametrize("mode", ("never", "always"))
+def test_nor_is_that_of_tensors_like_others(make, mode):
+    like = torch.ones(2, device=DEVICE)
+    with flag("run_at_once", mode), pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        make(like, pin_memory=True)
+
+
+@pytest.mark.lazy_only
+def test_pinned_memory_may_be_made_of_what_is_on_the_device():
     assert torch.zeros_like(torch.ones(2, device=DEVICE), device="cpu", pin_memory=True).is_cpu
