@@ -233,8 +233,11 @@ bool contradicts(const DtypeTrial& trial, const Signature& promise) {
   return false;
 }
 
-void accept_dtypes(const Hash128& key) {
-  Accepted::get().add(key);
+void accept_dtypes(const Call& call, const Hash128& key) {
+  const auto is_empty = [](const TensorArg& arg) { return arg.tensor && arg.tensor->numel() == 0; };
+  if (std::none_of(call.tensors.begin(), call.tensors.end(), is_empty)) {
+    Accepted::get().add(key);
+  }
 }
 
 } // namespace lazyplug

@@ -32,7 +32,7 @@ DtypeTrial try_dtypes(const Call& call, const c10::Stack& stack);
 // Whether the results will have other dtypes than the Meta kernel has promised for the call.
 bool contradicts(const DtypeTrial& trial, const Signature& promise);
 
-// A call of this key has run: its dtypes are not at fault.
-void accept_dtypes(const Hash128& key);
+// The call, of this key, has run: its dtypes are not at fault, unless there was nothing to compute.
+void accept_dtypes(const Call& call, const Hash128& key);
 
 } // namespace lazyplug

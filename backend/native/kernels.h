@@ -211,6 +211,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool batch_first);
 
 // ---- rnn_cells.cpp ----
+std::tuple<at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& input,
+    at::TensorList hx,
+    const at::Tensor& w_ih,
+    const at::Tensor& w_hh,
+    const std::optional<at::Tensor>& b_ih,
+    const std::optional<at::Tensor>& b_hh);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,

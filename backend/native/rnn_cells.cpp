@@ -1,5 +1,6 @@
 #include <ATen/Functions.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/lstm_cell_native.h>
 
 #include <array>
 
@@ -191,6 +192,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
   using Op = at::_ops::_thnn_fused_lstm_cell;
   static const OpInfo& op = op_info(Op::name, Op::overload_name);
   return fast_kernels::call_autograd(op, &Op::redispatch, keys, input_gates, hidden_gates, cx, input_bias, hidden_bias);
+}
+
+// The fused cell's gradient reads the new cell state, which the gradients of the CPU's ops do not: a program may write
+// it in place. So it gets another tensor, at the same place of the graph of gradients; no kernel copies what is not
+// written.
+std::tuple<at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& input,
+    at::TensorList hx,
+    const at::Tensor& w_ih,
+    const at::Tensor& w_hh,
+    const std::optional<at::Tensor>& b_ih,
+    const std::optional<at::Tensor>& b_hh) {
+  auto [hy, cy] = at::native::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
+  if (cy.requires_grad()) {
+    cy = cy.clone();
+  }
+  return {std::move(hy), std::move(cy)};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_lstm_cell_backward(

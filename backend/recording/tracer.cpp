@@ -279,7 +279,7 @@ void record_or_run(Call& call, const Inference& inference, c10::Stack* stack) {
   if (inference.run_now) {
     run_at_once(op, stack, inference.run_now);
     if (inference.trial != Hash128{}) {
-      accept_dtypes(inference.trial);
+      accept_dtypes(call, inference.trial);
     }
     if (inference.signature && inference.warnings.empty()) {
       remember(call.key, inference.signature);

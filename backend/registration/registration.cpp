@@ -100,6 +100,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("max_pool1d", native::max_pool1d);
   m.impl("linear", native::linear);
   m.impl("linear_backward", native::linear_backward);
+  m.impl("lstm_cell", native::lstm_cell);
   m.impl("_thnn_fused_lstm_cell", native::differentiable_lstm_cell);
   m.impl("_thnn_fused_gru_cell", native::differentiable_gru_cell);
   m.impl("native_group_norm_backward", torch::CppFunction::makeFromBoxedFunction<&native::group_norm_backward>());

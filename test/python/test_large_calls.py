@@ -306,3 +306,14 @@ def test_numbers_that_do_not_fit_are_refused_at_their_line(call, dtype, right, w
     actual = error_of(lambda d: call(large(dtype, d), wrong), DEVICE)
     assert_same_error(actual, error_of(lambda d: call(large(dtype, d), wrong), "cpu"))
     call(large(dtype, DEVICE), right)
+
+
+def test_that_nothing_was_computed_says_nothing_of_dtypes():
+    """A product of no rows is made whatever the dtype is."""
+
+    def product(device, rows):
+        return torch.ones(rows, 390, dtype=torch.bool, device=device) @ torch.ones(390, 390, device=device).bool()
+
+    assert product(DEVICE, 0).shape == (0, 390)
+    for rows in (30, 40):
+        assert_same_error(error_of(product, DEVICE, rows), error_of(product, "cpu", rows))

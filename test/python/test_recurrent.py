@@ -97,6 +97,58 @@ def test_cells_give_the_same_bits(cell, size):
         assert torch.equal(a, e)
 
 
+WRITES = {
+    "a function": lambda state: state.tanh_(),
+    "a number": lambda state: state.mul_(0.5),
+    "a mask": lambda state: state.masked_fill_(torch.arange(3, device=state.device)[:, None] == 1, 0),
+    "a row": lambda state: state[1].zero_(),
+    "a slice": lambda state: state[:, 2:].neg_(),
+}
+
+
+@pytest.mark.parametrize("at_once", ["never", "always"])
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+def test_new_states_of_cells_may_be_written(cell, name, at_once):
+    torch.manual_seed(0)
+    network, x = cell(6, 5), torch.randn(3, 6)
+
+    def train(network, x):
+        x = x.detach().requires_grad_()
+        state = None
+        for _ in range(3):
+            state = network(x, state)
+            parts = state if isinstance(state, tuple) else (state,)
+            parts[-1].retain_grad()
+            WRITES[name](parts[-1])
+        sum(part.square().sum() for part in parts).backward()
+        return [x.grad.cpu(), *(p.grad.cpu() for p in network.parameters()), *(part.detach().cpu() for part in parts)]
+
+    expected = train(network, x)
+    with config.changed({"run_at_once": at_once}), work() as done:
+        actual = train(copy.deepcopy(network).to(DEVICE), x.to(DEVICE))
+    assert done.fallbacks == 0
+    for a, e in zip(actual, expected, strict=True):
+        assert torch.equal(a, e)
+
+
+def test_second_gradients_of_a_cell_whose_state_is_written():
+    torch.manual_seed(0)
+    network, x = nn.LSTMCell(4, 3, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
+
+    def penalty(network, x):
+        x = x.detach().requires_grad_()
+        hidden, cell = network(x)
+        cell.mul_(0.5)
+        (grad,) = torch.autograd.grad((hidden * cell).sum(), x, create_graph=True)
+        grad.square().sum().backward()
+        return [p.grad.cpu() for p in network.parameters()]
+
+    actual = penalty(copy.deepcopy(network).to(DEVICE), x.to(DEVICE))
+    for a, e in zip(actual, penalty(network, x), strict=True):
+        torch.testing.assert_close(a, e, rtol=1e-12, atol=1e-13)  # summed in another order
+
+
 @pytest.mark.parametrize("kind", ["tanh", "gru"])
 def test_the_inputs_of_all_steps_are_multiplied_at_once(kind):
     network, x = KINDS[kind](6, 5).to(DEVICE), torch.randn(7, 2, 6, device=DEVICE)

@@ -42,8 +42,16 @@ TEST_F(DtypeTrials, ShapesAreNotItsAffair) {
 TEST_F(DtypeTrials, WhatHasRunIsAccepted) {
   const c10::Stack stack{lazy({2, 200}, at::kBFloat16), std::vector<int64_t>{200}, lazy({200}), lazy({200}), 1e-5};
   EXPECT_TRUE(may_refuse("aten::native_layer_norm", "", stack));
-  accept_dtypes(try_dtypes(read_call(op_info("aten::native_layer_norm", ""), stack), stack).key);
+  const Call call = read_call(op_info("aten::native_layer_norm", ""), stack);
+  accept_dtypes(call, try_dtypes(call, stack).key);
   EXPECT_FALSE(may_refuse("aten::native_layer_norm", "", stack));
+}
+
+TEST_F(DtypeTrials, UnlessThereWasNothingToCompute) {
+  const c10::Stack empty{lazy({0, 200}, at::kBool), lazy({200, 200}, at::kBool)};
+  const Call call = read_call(op_info("aten::mm", ""), empty);
+  accept_dtypes(call, try_dtypes(call, empty).key);
+  EXPECT_TRUE(may_refuse("aten::mm", "", {lazy({2, 200}, at::kBool), lazy({200, 200}, at::kBool)}));
 }
 
 TEST_F(DtypeTrials, DtypesOfResultsAreComparedWithThePromise) {
