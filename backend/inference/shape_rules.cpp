@@ -10,6 +10,7 @@
 #include <ATen/ops/roll_native.h>
 
 #include <algorithm>
+#include <array>
 
 namespace lazyplug::shape_rules {
 namespace {
@@ -97,8 +98,9 @@ ShapeRule loop(DtypeRule dtype) {
   return [dtype](Arguments arguments) { return c10::Stack{looped(arguments, dtype(arguments))}; };
 }
 
-c10::Stack looped_twice(Arguments arguments) {
-  return {looped(arguments, first_dtype(arguments)), looped(arguments, first_dtype(arguments))};
+c10::Stack prelu_gradients(Arguments arguments) {
+  const std::array operands{arguments[1], arguments[2], arguments[0]};
+  return {looped(operands, first_dtype(arguments)), looped(operands, first_dtype(arguments))};
 }
 
 ShapeRule loss(size_t reduction) {

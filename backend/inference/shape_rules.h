@@ -33,7 +33,8 @@ at::ScalarType dtype_of_sum(Arguments arguments);
 
 // A loop over all tensors together.
 ShapeRule loop(DtypeRule dtype = first_dtype);
-c10::Stack looped_twice(Arguments arguments);
+// Of (gradient, self, weight), where the loop begins with the last two.
+c10::Stack prelu_gradients(Arguments arguments);
 // A loss of two tensors of the same sizes, not reduced if the argument says so.
 ShapeRule loss(size_t reduction);
 // Results that have the sizes and dtypes of these arguments, and are contiguous.

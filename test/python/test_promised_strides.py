@@ -208,6 +208,20 @@ def test_functions_of_one_tensor(name, layout):
     both_as_promised(with_gradients(ACTIVATIONS[name]), *laid(layout, x))
 
 
+@layouts
+@pytest.mark.parametrize("name", ("gelu", "prelu", "silu", "tanh", "logsigmoid"))
+def test_gradients_from_gradients_that_lie_otherwise(name, layout):
+    x, grad = torch.randn(4, 5, 20, 22), torch.randn(4, 5, 20, 22)
+
+    def gradients(x, grad):
+        x = x.detach().requires_grad_()
+        weights = [torch.full((1,), 0.5, device=x.device, requires_grad=True)] if name == "prelu" else []
+        return torch.autograd.grad(getattr(F, name)(x, *weights), [x, *weights], grad)
+
+    for other in LAYOUTS:
+        both_as_promised(gradients, *laid(layout, x), *laid(other, grad))
+
+
 # Dimensions of one element, whose strides say nothing, keep them where a kernel begins with empty_like().
 OF_ONE_ELEMENT = {
     "hardtanh": F.hardtanh,
