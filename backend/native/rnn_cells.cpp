@@ -195,8 +195,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_lstm_cell(
 }
 
 // The fused cell's gradient reads the new cell state, which the gradients of the CPU's ops do not: a program may write
-// it in place. So it gets another tensor, at the same place of the graph of gradients; no kernel copies what is not
-// written.
+// it in place. So it gets a copy, which no kernel makes where neither is written.
 std::tuple<at::Tensor, at::Tensor> lstm_cell(
     const at::Tensor& input,
     at::TensorList hx,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lowering/calls/element_line.h"
 #include "lowering/calls/plain_tensors.h"
 #include "lowering/calls/small_pointwise.h"
 #include "lowering/fusion/program_numbers.h"
@@ -15,36 +16,32 @@ namespace {
 using Arguments = c10::ArrayRef<c10::IValue>;
 using MemoryOf = SmallCalls::MemoryOf;
 
-// Elements one after the other, as many steps apart.
-struct Line {
-  int64_t num_elements = 1;
-  int64_t stride = 1;      // of what is written
-  int64_t from_stride = 0; // of what is read
-};
-
-// What a tensor is along one dimension that is more than one element long, or along none.
-std::optional<Line> line_of(const c10::TensorImpl& to) {
+// A tensor of elements one after the other, or along one dimension that is more than one element long, or along none.
+// What is read is one element.
+std::optional<ElementLine> line_of(const c10::TensorImpl& to) {
+  const auto item = static_cast<int64_t>(to.itemsize());
   if (to.is_non_overlapping_and_dense()) {
-    return Line{to.numel(), 1, 0};
+    return ElementLine{to.numel(), item, 0};
   }
-  Line line;
+  ElementLine line{1, item, 0};
   for (int64_t dim = 0; dim < to.dim(); ++dim) {
     if (to.size(dim) == 1) {
       continue;
     }
-    if (line.num_elements != 1 || to.stride(dim) == 0) {
+    if (line.size != 1 || to.stride(dim) == 0) {
       return std::nullopt;
     }
-    line = {to.size(dim), to.stride(dim), 0};
+    line = {to.size(dim), to.stride(dim) * item, 0};
   }
   return line;
 }
 
-// Of which another tensor is broadcast.
-std::optional<Line> line_of(const c10::TensorImpl& to, const c10::TensorImpl& from) {
+// The same, where what is read is another tensor, of as many elements or one.
+std::optional<ElementLine> line_of(const c10::TensorImpl& to, const c10::TensorImpl& from) {
   if (from.dim() > to.dim()) {
     return std::nullopt;
   }
+  const auto item = static_cast<int64_t>(to.itemsize());
   auto line = line_of(to);
   if (!line || from.numel() == 1) {
     return line;
@@ -53,7 +50,7 @@ std::optional<Line> line_of(const c10::TensorImpl& to, const c10::TensorImpl& fr
     return std::nullopt;
   }
   if (to.is_non_overlapping_and_dense() && to.strides() == from.strides()) {
-    line->from_stride = 1;
+    line->from = item;
     return line;
   }
   // Along the only dimension of more than one element.
@@ -63,39 +60,8 @@ std::optional<Line> line_of(const c10::TensorImpl& to, const c10::TensorImpl& fr
   if (std::find_if(found + 1, sizes.end(), is_long) != sizes.end()) {
     return std::nullopt;
   }
-  line->from_stride = from.stride(found - sizes.begin());
+  line->from = from.stride(found - sizes.begin()) * item;
   return line;
-}
-
-template <typename T>
-void copy_each(const Line& line, T* to, const T* from) {
-  for (int64_t i = 0; i < line.num_elements; ++i) {
-    to[i * line.stride] = from[i * line.from_stride];
-  }
-}
-
-// Whether there are elements of this size.
-bool copy(const Line& line, size_t size, void* to, const void* from) {
-  if (line.num_elements == 1 || (line.stride == 1 && line.from_stride == 1)) {
-    std::memcpy(to, from, static_cast<size_t>(line.num_elements) * size);
-    return true;
-  }
-  switch (size) {
-    case 1:
-      copy_each(line, static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from));
-      return true;
-    case 2:
-      copy_each(line, static_cast<uint16_t*>(to), static_cast<const uint16_t*>(from));
-      return true;
-    case 4:
-      copy_each(line, static_cast<uint32_t*>(to), static_cast<const uint32_t*>(from));
-      return true;
-    case 8:
-      copy_each(line, static_cast<uint64_t*>(to), static_cast<const uint64_t*>(from));
-      return true;
-    default:
-      return false;
-  }
 }
 
 // The number as an element. False if PyTorch's kernel has to say what it becomes.
@@ -129,12 +95,15 @@ class SmallCopies final : public SmallCalls {
 
   static bool fill(const c10::TensorImpl& to, const c10::IValue& number, MemoryOf memory_of) {
     const auto line = line_of(to);
-    alignas(8) std::byte element[8];
+    char element[sizeof(double)];
     if (!line || !convert(number, c10::typeMetaToScalarType(to.dtype()), element)) {
       return false;
     }
-    void* const memory = memory_of(to, /*written=*/true);
-    return memory && copy(*line, to.itemsize(), memory, element);
+    auto* const memory = static_cast<char*>(memory_of(to, /*written=*/true));
+    if (memory) {
+      copy_line(*line, to.itemsize(), memory, element);
+    }
+    return memory != nullptr;
   }
 
   static bool copy_from(const c10::TensorImpl& to, const c10::IValue& argument, MemoryOf memory_of) {
@@ -143,12 +112,15 @@ class SmallCopies final : public SmallCalls {
       return false;
     }
     const auto line = line_of(to, *from);
-    if (!line || to.itemsize() > sizeof(uint64_t)) {
+    if (!line) {
       return false;
     }
-    void* const memory = memory_of(to, /*written=*/true);
-    const void* const source = memory ? memory_of(*from, /*written=*/false) : nullptr;
-    return source && copy(*line, to.itemsize(), memory, source);
+    auto* const memory = static_cast<char*>(memory_of(to, /*written=*/true));
+    const auto* const source = memory ? static_cast<const char*>(memory_of(*from, /*written=*/false)) : nullptr;
+    if (source) {
+      copy_line(*line, to.itemsize(), memory, source);
+    }
+    return source != nullptr;
   }
 
   const bool fills_;

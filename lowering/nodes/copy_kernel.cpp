@@ -3,10 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "lowering/calls/element_line.h"
 
 namespace lazyplug {
 namespace {
@@ -14,12 +15,7 @@ namespace {
 // More are copied as quickly by PyTorch's kernel, or by several threads.
 constexpr int64_t kMostElements = 4'096;
 
-// Strides in bytes.
-struct Dim {
-  int64_t size;
-  int64_t to;
-  int64_t from;
-};
+using Dim = ElementLine;
 
 // Whether elements that are written may have one place; `dims` are ordered, from the outermost. What stays there
 // depends on the order in which PyTorch's kernel goes through them.
@@ -64,13 +60,6 @@ std::optional<std::vector<Dim>> common_dims(const Geometry& to, const Geometry& 
   return merged;
 }
 
-template <size_t kItem>
-void copy_elements(const Dim& dim, char* to, const char* from) {
-  for (int64_t i = 0; i < dim.size; ++i) {
-    std::memcpy(to + i * dim.to, from + i * dim.from, kItem);
-  }
-}
-
 class CopyKernel {
  public:
   CopyKernel(const OpInfo& op, const Geometry& to, const Geometry& from, std::vector<Dim> dims)
@@ -100,23 +89,7 @@ class CopyKernel {
       }
       return;
     }
-    const auto item = static_cast<int64_t>(item_);
-    if (dim.to == item && dim.from == item) {
-      std::memmove(to, from, dim.size * item_);
-      return;
-    }
-    switch (item_) {
-      case 1:
-        return copy_elements<1>(dim, to, from);
-      case 2:
-        return copy_elements<2>(dim, to, from);
-      case 4:
-        return copy_elements<4>(dim, to, from);
-      case 8:
-        return copy_elements<8>(dim, to, from);
-      default:
-        return copy_elements<16>(dim, to, from);
-    }
+    copy_line(dim, item_, to, from);
   }
 
   const OpInfo& op_;

@@ -35,7 +35,8 @@ class SmallCopyTest : public SmallCallsTest {
 };
 
 TEST_F(SmallCopyTest, CopiesLinesOfAllDtypes) {
-  for (const auto dtype : {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kHalf, at::kByte, at::kBool}) {
+  for (const auto dtype :
+       {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kHalf, at::kByte, at::kBool, at::kComplexDouble}) {
     const at::Tensor whole = (at::randn({5, 7}) * 100).to(dtype);
     const at::Tensor other = (at::randn({5, 7}) * 100).to(dtype);
     for (const auto& part : kParts) {
